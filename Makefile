@@ -1,0 +1,55 @@
+# With no target: a list of the targets. Nothing but python3 and make is needed beforehand.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PYTHON ?= python3
+# uv of the machine if there is one, else one of our own in .uv/
+UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
+RUN := .venv/bin/
+STAMP := .venv/.installed
+
+.PHONY: help install format lint types test-fast test test-all demo bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.uv/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Endive needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12"; exit 2; }
+	@$(PYTHON) -m venv .uv \
+	  || { rm -rf .uv; echo "python3 cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 2; }
+	@echo "installing uv into .uv/"; .uv/bin/python -m pip install --quiet --disable-pip-version-check uv
+
+$(STAMP): pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
+	$(UV) sync --frozen --quiet --python $(PYTHON)
+	@touch $@
+
+install: $(STAMP) ## install everything into .venv
+
+format: $(STAMP) ## format the code
+	$(RUN)ruff check --fix --quiet . ; $(RUN)ruff format --quiet .
+
+lint: $(STAMP) ## ruff and the layers
+	$(RUN)ruff check .
+	$(RUN)ruff format --check .
+	$(RUN)lint-imports
+
+types: $(STAMP) ## mypy --strict
+	$(RUN)mypy
+
+test-fast: $(STAMP) ## the tests to run while working
+	$(RUN)pytest -q -n auto -m "not slow and not campaign"
+
+test: lint types ## everything that proves the project
+	$(RUN)pytest -q -n auto -m "not campaign"
+
+test-all: lint types ## also the long campaigns
+	$(RUN)pytest -q -n auto
+
+demo: $(STAMP) ## run the main job, end with something to look at
+	$(RUN)endive demo
+
+bench: $(STAMP) ## measure; writes benchmarks/results/*.json
+	$(RUN)python benchmarks/engine.py
+
+clean: ## remove what make made
+	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

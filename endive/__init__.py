@@ -1,0 +1,10 @@
+"""Endive: how many commits an Iceberg table takes on object storage, and the catalog that takes them.
+
+The layers, bottom first; imports go down, never up:
+
+* `errors`, `rng`, `timing`: what everything else is built on.
+* `sim`: the simulator of Iceberg's optimistic concurrency control.
+* `cli`: the `endive` command.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The simulator: a discrete-event model of commits on object storage. Start at `transaction`, then `catalog`."""

@@ -1,0 +1,18 @@
+"""The simulated catalog. `endive.sim.catalog` is simulated, `endive.catalog` is real."""
+
+from endive.sim.catalog.append import AppendCatalog, LogLimits
+from endive.sim.catalog.cas import CASCatalog, Catalog, InstantCatalog
+from endive.sim.catalog.types import CatalogSnapshot, CommitResult, IntentionRecord, Partitions, TableMetadata
+
+__all__ = [
+    "AppendCatalog",
+    "CASCatalog",
+    "Catalog",
+    "CatalogSnapshot",
+    "CommitResult",
+    "InstantCatalog",
+    "IntentionRecord",
+    "LogLimits",
+    "Partitions",
+    "TableMetadata",
+]

@@ -1,0 +1,176 @@
+"""The append catalog: transactions append intentions to a log instead of swapping the whole catalog.
+
+What can race, and what each outcome costs:
+
+* *Physical* failure: the log no longer ends where the writer thought. The failed append says where it does end, so the
+  retry costs no read. Other tables' commits cause no more than this.
+* *Logical* failure: the bytes landed, but the intention's precondition did not hold. The append does not say so (it
+  knows nothing of preconditions); the writer finds out by a discovery read.
+* A log that has grown past a threshold is *sealed* by the append that crossed it. A sealed log takes no append; the
+  next commit first compacts it by a compare-and-swap on the checkpoint. If two try, one wins and both go on.
+
+Success is decided by *which intention was applied*: the catalog remembers the ids of applied transactions. So an
+intention that is proposed again after it landed is recognised, and never applied twice.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from endive.rng import RandomSource
+from endive.sim.catalog.cas import Catalog
+from endive.sim.catalog.state import CatalogState
+from endive.sim.catalog.types import CatalogSnapshot, CommitResult, IntentionRecord
+from endive.sim.storage import StorageProvider
+from endive.timing import Latency
+
+APPENDS_MAX = 1_000
+"""Physical attempts within one commit. A writer that lost that many races reports failure like any other."""
+
+
+@dataclass(frozen=True)
+class LogLimits:
+    """When the log is sealed: past so many bytes, or at so many entries (0: never)."""
+
+    bytes_max: int = 16_000_000
+    entries_max: int = 0
+
+    def exceeded(self, size_bytes: int, entries: int) -> bool:
+        """Whether a log of this size must be compacted."""
+        return (self.bytes_max > 0 and size_bytes > self.bytes_max) or 0 < self.entries_max <= entries
+
+
+class _Log:
+    """The log's book-keeping, shared by all sessions."""
+
+    def __init__(self) -> None:
+        self.checkpoint_offset = 0
+        self.entries = 0
+        self.applied: set[int] = set()
+
+
+class AppendCatalog(Catalog):
+    """A checkpoint and a log of intentions. Its interface is that of every other catalog."""
+
+    LOG = "catalog"
+    CHECKPOINT = "compaction"
+
+    def __init__(
+        self,
+        storage: StorageProvider,
+        num_tables: int,
+        partitions_per_table: Sequence[int],
+        granularity: str = "table",
+        limits: LogLimits | None = None,
+        entry_bytes: int = 100,
+        entry_read_ms: float = 0.0,
+    ) -> None:
+        self._storage = storage
+        self._state = CatalogState(num_tables, partitions_per_table, granularity)
+        self._log = _Log()
+        self._limits = limits or LogLimits()
+        self._entry_bytes = entry_bytes
+        self._entry_read_ms = entry_read_ms
+        self._known_offset = 0
+
+    def session(self, rng: RandomSource) -> Self:
+        view = copy(self)
+        view._storage = self._storage.with_rng(rng)
+        return view
+
+    def read(self, timestamp_ms: float = 0.0) -> Latency[CatalogSnapshot]:
+        elapsed_ms = yield from self._read_log()
+        self._state.counters["catalog_reads"] += 1
+        self._known_offset = self._storage.objects.lengths[self.LOG]
+        return self._state.snapshot(timestamp_ms + elapsed_ms)
+
+    def _read_log(self) -> Latency[float]:
+        """Read the checkpoint and the entries after it."""
+        entries = self._log.entries
+        result = yield from self._storage.read(self.LOG, entries * self._entry_bytes)
+        replay_ms = entries * self._entry_read_ms
+        if replay_ms:
+            yield replay_ms
+        return result.latency_ms + replay_ms
+
+    def commit(
+        self,
+        expected_seq: int,
+        writes: Mapping[int, int],
+        timestamp_ms: float = 0.0,  # noqa: ARG002 - entries are ordered by offset, not by time
+        intention: IntentionRecord | None = None,
+    ) -> Latency[CommitResult]:
+        """Append the intention, then find out by a read whether it was applied."""
+        proposal = intention or IntentionRecord(-1, expected_seq, writes, size_bytes=self._entry_bytes)
+        elapsed_ms = 0.0
+        for _ in range(APPENDS_MAX):
+            if self.LOG in self._storage.objects.sealed:
+                elapsed_ms += yield from self._compact()
+            applied: list[bool] = []
+            result = yield from self._storage.conditional(
+                "append", self.LOG, self._entry_bytes, partial(self._land, proposal, applied)
+            )
+            elapsed_ms += result.latency_ms
+            self._known_offset = result.offset
+            if result.success:
+                elapsed_ms += yield from self._discover()
+                return CommitResult(applied[0], elapsed_ms)
+        return CommitResult(False, elapsed_ms)
+
+    def _discover(self) -> Latency[float]:
+        self._state.counters["discovery_reads"] += 1
+        return (yield from self._read_log())
+
+    def _land(self, proposal: IntentionRecord, applied: list[bool]) -> bool:
+        """Decide one append: did it land, and if so, is the intention applied?"""
+        counters = self._state.counters
+        if not self._storage.objects.extend(self.LOG, self._known_offset, self._entry_bytes):
+            counters["append_physical_failure"] += 1
+            return False
+        counters["append_physical_success"] += 1
+        self._log.entries += 1
+        applied.append(self._apply(proposal))
+        counters["append_logical_success" if applied[0] else "append_logical_conflict"] += 1
+        self._seal_if_full()
+        return True
+
+    def _apply(self, proposal: IntentionRecord) -> bool:
+        if proposal.txn_id in self._log.applied:
+            self._state.counters["append_recognised"] += 1
+            return True
+        if self._state.conflicts(proposal):
+            return False
+        self._state.apply(proposal.tables_written, proposal.partitions_written)
+        if proposal.txn_id >= 0:
+            self._log.applied.add(proposal.txn_id)
+        return True
+
+    def _seal_if_full(self) -> None:
+        size_bytes = self._storage.objects.lengths[self.LOG] - self._log.checkpoint_offset
+        if self._limits.exceeded(size_bytes, self._log.entries):
+            self._storage.objects.sealed.add(self.LOG)
+            self._state.counters["append_compactions_triggered"] += 1
+
+    def _compact(self) -> Latency[float]:
+        result = yield from self._storage.conditional("cas", self.CHECKPOINT, 0, self._checkpoint)
+        return result.latency_ms
+
+    def _checkpoint(self) -> bool:
+        length = self._storage.objects.lengths[self.LOG]
+        if not self._storage.objects.renew(self.LOG, length):
+            return False
+        self._log.checkpoint_offset = length
+        self._log.entries = 0
+        self._state.counters["append_compactions_completed"] += 1
+        return True
+
+    @property
+    def seq(self) -> int:
+        return self._state.seq
+
+    @property
+    def counters(self) -> Counter[str]:
+        return self._state.counters

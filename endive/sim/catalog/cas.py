@@ -1,0 +1,119 @@
+"""The simulated catalog's interface, and the two catalogs that commit by compare-and-swap."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Self
+
+from endive.rng import RandomSource, Stream
+from endive.sim.catalog.state import CatalogState
+from endive.sim.catalog.types import CatalogSnapshot, CommitResult, IntentionRecord
+from endive.sim.storage import FixedLatency, Profile, ProfiledProvider, StorageProvider
+from endive.timing import Latency
+
+
+class Catalog(ABC):
+    """What a transaction may ask of a catalog: `read()` and `commit()`, nothing else."""
+
+    @abstractmethod
+    def read(self, timestamp_ms: float = 0.0) -> Latency[CatalogSnapshot]:
+        """Return the catalog's state as of the end of the round trip."""
+
+    @abstractmethod
+    def commit(
+        self,
+        expected_seq: int,
+        writes: Mapping[int, int],
+        timestamp_ms: float = 0.0,
+        intention: IntentionRecord | None = None,
+    ) -> Latency[CommitResult]:
+        """Install `writes` (table to new version) unless something they depend on changed since `expected_seq`.
+
+        On success `seq` has advanced by exactly one. On failure nothing changed, and the result says no more than
+        that. `intention` carries what the bare arguments lack: the transaction's id, the partitions written, the
+        tables that must not have changed. None: partitions are not tracked.
+        """
+
+    @property
+    @abstractmethod
+    def seq(self) -> int:
+        """Number of commits so far."""
+
+    @property
+    @abstractmethod
+    def counters(self) -> Counter[str]:
+        """Outcomes by name, for the report at the end of a run."""
+
+    def session(self, rng: RandomSource) -> Self:  # noqa: ARG002 - a catalog without randomness has no use for it
+        """Return this catalog as one transaction uses it: the same state, latencies from `rng`."""
+        return self
+
+
+class CASCatalog(Catalog):
+    """One object, swapped by a single conditional write."""
+
+    KEY = "catalog"
+
+    def __init__(
+        self,
+        storage: StorageProvider,
+        num_tables: int,
+        partitions_per_table: Sequence[int],
+        granularity: str = "catalog",
+        table_groups: int = 1,
+    ) -> None:
+        self._storage = storage
+        self._state = CatalogState(num_tables, partitions_per_table, granularity, table_groups)
+
+    def session(self, rng: RandomSource) -> Self:
+        view = copy(self)
+        view._storage = self._storage.with_rng(rng)
+        return view
+
+    def read(self, timestamp_ms: float = 0.0) -> Latency[CatalogSnapshot]:
+        result = yield from self._storage.read(self.KEY, 0)
+        self._state.counters["catalog_reads"] += 1
+        return self._state.snapshot(timestamp_ms + result.latency_ms)
+
+    def commit(
+        self,
+        expected_seq: int,
+        writes: Mapping[int, int],
+        timestamp_ms: float = 0.0,  # noqa: ARG002 - a compare-and-swap leaves no timestamp
+        intention: IntentionRecord | None = None,
+    ) -> Latency[CommitResult]:
+        proposal = intention or IntentionRecord(-1, expected_seq, writes)
+        result = yield from self._storage.conditional("cas", self.KEY, 0, lambda: self._swap(proposal))
+        self._state.counters["cas_success" if result.success else "cas_failure"] += 1
+        return CommitResult(result.success, result.latency_ms)
+
+    def _swap(self, proposal: IntentionRecord) -> bool:
+        if self._state.conflicts(proposal):
+            return False
+        self._state.apply(proposal.tables_written, proposal.partitions_written)
+        return True
+
+    @property
+    def seq(self) -> int:
+        return self._state.seq
+
+    @property
+    def counters(self) -> Counter[str]:
+        return self._state.counters
+
+
+class InstantCatalog(CASCatalog):
+    """A compare-and-swap of fixed latency, for tests and for questions in which the catalog is not the bottleneck."""
+
+    def __init__(
+        self,
+        num_tables: int,
+        partitions_per_table: Sequence[int],
+        latency_ms: float = 1.0,
+        granularity: str = "catalog",
+        table_groups: int = 1,
+    ) -> None:
+        fixed = FixedLatency(latency_ms)
+        storage = ProfiledProvider(Profile("instant-catalog", {"read": fixed, "cas": fixed}), Stream(0))
+        super().__init__(storage, num_tables, partitions_per_table, granularity, table_groups)

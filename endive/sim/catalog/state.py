@@ -1,0 +1,87 @@
+"""The simulated catalog's state, on the server's side.
+
+A snapshot comes down to one number. Each unit of conflict (the whole catalog, a group of tables, a table, a
+partition) remembers the `seq` of the last commit that touched it; a proposal built on snapshot `expected_seq` conflicts
+exactly if one of its units was touched later than that.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from endive.errors import InvariantError
+from endive.sim.catalog.types import CatalogSnapshot, IntentionRecord, Partitions, TableMetadata
+
+GRANULARITIES = ("catalog", "table", "partition")
+
+
+class CatalogState:
+    """Tables, their versions and who touched them last. Changed by `apply` only."""
+
+    def __init__(
+        self,
+        num_tables: int,
+        partitions_per_table: Sequence[int],
+        granularity: str = "catalog",
+        table_groups: int = 1,
+    ) -> None:
+        self.seq = 0
+        self.tables = tuple(
+            TableMetadata(table, 0, count, (0,) * count)
+            for table, count in zip(range(num_tables), partitions_per_table, strict=True)
+        )
+        self.counters: Counter[str] = Counter()
+        self._granularity = granularity
+        self._groups = table_groups
+        self._group_seq = [0] * table_groups
+        self._table_seq = [0] * num_tables
+        self._partition_seq = [[0] * count for count in partitions_per_table]
+
+    def snapshot(self, timestamp_ms: float) -> CatalogSnapshot:
+        """Return the present state."""
+        return CatalogSnapshot(self.seq, self.tables, timestamp_ms)
+
+    def conflicts(self, proposal: IntentionRecord) -> bool:
+        """Whether a unit that the proposal writes, or must find unchanged, was touched since its snapshot."""
+        written = proposal.partitions_written
+        if any(
+            self._touched_seq(table, None if written is None else written.get(table)) > proposal.expected_seq
+            for table in proposal.tables_written
+        ):
+            return True
+        return any(
+            self._read_seq(table, partitions) > proposal.expected_seq for table, partitions in proposal.reads.items()
+        )
+
+    def _touched_seq(self, table: int, partitions: frozenset[int] | None) -> int:
+        if self._granularity == "catalog":
+            return self._group_seq[table * self._groups // len(self.tables)]
+        return self._read_seq(table, partitions if self._granularity == "partition" else None)
+
+    def _read_seq(self, table: int, partitions: frozenset[int] | None) -> int:
+        if partitions is None:
+            return self._table_seq[table]
+        return max((self._partition_seq[table][p] for p in partitions), default=0)
+
+    def apply(self, writes: Mapping[int, int], partitions: Partitions | None) -> None:
+        """Install a commit: `seq` and every written table advance by exactly one."""
+        self.seq += 1
+        tables = list(self.tables)
+        for table, new_version in writes.items():
+            tables[table] = self._advanced(tables[table], new_version, partitions)
+            self._group_seq[table * self._groups // len(tables)] = self.seq
+            self._table_seq[table] = self.seq
+        self.tables = tuple(tables)
+
+    def _advanced(self, table: TableMetadata, new_version: int, partitions: Partitions | None) -> TableMetadata:
+        version = table.version + 1
+        if new_version > version or (self._granularity != "partition" and new_version != version):
+            raise InvariantError(
+                "version monotonicity",
+                f"table {table.table_id} at {table.version} asked to go to {new_version}",
+            )
+        touched = range(table.num_partitions) if partitions is None else partitions.get(table.table_id, ())
+        versions = list(table.partition_versions)
+        for partition in touched:
+            versions[partition] += 1
+            self._partition_seq[table.table_id][partition] = self.seq
+        return TableMetadata(table.table_id, version, table.num_partitions, tuple(versions))

@@ -1,0 +1,66 @@
+"""What a transaction sees of the simulated catalog: immutable values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+Partitions = Mapping[int, frozenset[int]]
+"""Table to the partitions concerned. Where `| None` is allowed, None means *not tracked*: any change overlaps."""
+
+
+@dataclass(frozen=True)
+class TableMetadata:
+    """A simulated table at one version. An unpartitioned table has one partition."""
+
+    table_id: int
+    version: int
+    num_partitions: int
+    partition_versions: tuple[int, ...]
+
+    def with_version(self, new_version: int) -> "TableMetadata":
+        """Return the table at another version."""
+        return replace(self, version=new_version)
+
+    def with_partition_version(self, partition_id: int, new_version: int) -> "TableMetadata":
+        """Return the table with one partition at another version."""
+        versions = list(self.partition_versions)
+        versions[partition_id] = new_version
+        return replace(self, partition_versions=tuple(versions))
+
+
+@dataclass(frozen=True)
+class CatalogSnapshot:
+    """The catalog at `seq`: the only way in which a transaction observes it."""
+
+    seq: int
+    tables: tuple[TableMetadata, ...]
+    timestamp_ms: float
+
+    def get_table(self, table_id: int) -> TableMetadata:
+        """Return one table as of this snapshot."""
+        return self.tables[table_id]
+
+    def get_partition_version(self, table_id: int, partition_id: int) -> int:
+        """Return one partition's version as of this snapshot."""
+        return self.tables[table_id].partition_versions[partition_id]
+
+
+@dataclass(frozen=True)
+class CommitResult:
+    """Yes or no. Neither carries catalog state: who wants to know more calls `read()` and pays for it."""
+
+    success: bool
+    latency_ms: float
+
+
+@dataclass(frozen=True)
+class IntentionRecord:
+    """What an append catalog's log entry proposes, with its preconditions."""
+
+    txn_id: int
+    expected_seq: int
+    tables_written: Mapping[int, int]
+    """Table to new version."""
+    partitions_written: Partitions | None = None
+    size_bytes: int = 100
+    reads: Mapping[int, frozenset[int] | None] = field(default_factory=dict)
+    """Serializable isolation: tables (and partitions, where tracked) that must not have changed either."""

@@ -1,0 +1,115 @@
+"""How a transaction commits: the options that are not part of the specification's signatures."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from endive.sim.cost import SPEC, Behind, ConflictCost, CostModel, OperationType
+from endive.sim.latency import FixedLatency, LatencyDistribution
+from endive.timing import to_ms, to_ticks
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Waits that grow with each retry, up to a limit, and then up to `jitter` longer, at random."""
+
+    base_ms: float = 10.0
+    multiplier: float = 2.0
+    max_ms: float = 5000.0
+    jitter: float = 0.1
+    before_read: bool = False
+    """Wait before the catalog is read again, instead of after the conflict is resolved."""
+
+    def delay_ms(self, retry: int, u: float) -> float:
+        """Return the wait before retry number `retry`, from 1; `u` places it within the jitter."""
+        capped_ms = min(self.base_ms * self.multiplier ** (retry - 1), self.max_ms)
+        return to_ms(to_ticks(capped_ms * (1.0 + self.jitter * u)))
+
+
+@dataclass(frozen=True)
+class ManifestListAppend:
+    """ML+: manifest-list entries are appended before the commit, and count only if it succeeds."""
+
+    entry_bytes: int = 50
+    seal_bytes: int = 0
+    """A list longer than this is sealed and must be rewritten. 0: never."""
+    keeps_entries: bool = False
+    """A false conflict leaves the tentative entry valid: the retry does no manifest-list work at all."""
+    per_partition: bool = False
+    """Each partition has a manifest list of its own."""
+
+
+@dataclass(frozen=True)
+class CommitOptions:
+    """Everything about committing that a configuration can turn."""
+
+    cost_model: CostModel = SPEC
+    behind: Behind | None = None
+    """None: as the cost model says."""
+    serializable: bool = False
+    """What was read must not have changed either."""
+    real_conflict: Literal["abort", "merge", "restart"] = "abort"
+    conflicting_manifests: LatencyDistribution = field(default_factory=lambda: FixedLatency(1.0))
+    """How many manifest files a merged conflict reads and writes; a distribution of counts, not of time."""
+    backoff: Backoff | None = None
+    retry_timeout_ms: float | None = None
+    """No retry starts later than this after the first attempt. None: no such limit."""
+    max_parallel: int = 1
+    """Historical manifest lists and manifest files are read and written in batches of so many."""
+    metadata_inlined: bool = True
+    """Table metadata is part of the catalog, and costs no requests of its own."""
+    manifest_list_append: ManifestListAppend = ManifestListAppend()
+    table_manifests: int = 1
+    """Manifests that a table has, for the cost models that count them."""
+    manifest_list_bytes: int = 10 * 1024
+    manifest_list_growth_bytes: int = 0
+    """How much each commit to a table adds to its manifest list."""
+    manifest_file_bytes: int = 100 * 1024
+    table_metadata_bytes: int = 10 * 1024
+    entry_bytes: int = 100
+    """Size of an intention in an append catalog's log."""
+
+    _known_prices: dict[tuple[OperationType, bool, int], "Prices"] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def prices(self, operation: OperationType, ml_append_mode: bool, tables: int) -> "Prices":
+        """Return what such a transaction pays, worked out once."""
+        key = (operation, ml_append_mode, tables)
+        if key not in self._known_prices:
+            self._known_prices[key] = Prices.of(self, *key)
+        return self._known_prices[key]
+
+    def layout(self, ml_append_mode: bool) -> frozenset[str]:
+        """Return the kinds of request that the chosen layout does not need."""
+        appended = frozenset({"manifest_list_writes"}) if ml_append_mode else frozenset()
+        return appended | {"metadata_reads", "metadata_writes"} if self.metadata_inlined else appended
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What one type of operation pays, in the chosen layout and for all tables of the transaction."""
+
+    first: ConflictCost
+    retry: ConflictCost
+    beside: tuple[ConflictCost, ConflictCost]
+    check: ConflictCost
+    publish: ConflictCost
+
+    @classmethod
+    def of(cls, options: CommitOptions, operation: OperationType, ml_append_mode: bool, tables: int) -> "Prices":
+        """Work out the prices once; they hold for every transaction of that type and number of tables."""
+        model, unneeded = options.cost_model, options.layout(ml_append_mode)
+        row, times = model.operations[operation], tables if model.per_table else 1
+        manifests = row.per_manifest.times(options.table_manifests)
+
+        def due(cost: ConflictCost) -> ConflictCost:
+            return cost.without(unneeded).times(times)
+
+        left, right = row.beside
+        return cls(
+            due(row.first + manifests),
+            due(row.retry + manifests),
+            (due(left), due(right)),
+            due(ConflictCost(metadata_reads=1)),
+            due(model.publish),
+        )

@@ -1,0 +1,181 @@
+"""What an attempt to commit costs in requests: the named cost models.
+
+* `spec`: the specification's. Every overlapping attempt reads the manifest list, writes a manifest file and writes
+  the manifest list.
+* `iceberg`: what Iceberg's Java library does. It refreshes the catalog before the first attempt, writes the manifest
+  file once and reuses it, and reads and writes the table metadata at each attempt.
+* `pyiceberg`: what PyIceberg does. It starts from the handle it has, writes the manifest file at each attempt, looks
+  at the catalog and the metadata again just before the swap (and gives up the attempt there if the table has moved),
+  and validates everything since its start each time.
+
+A model is data: rows of counts. The transaction's commit loop reads them and has no branch per model.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Literal
+
+OperationType = Literal["fast_append", "merge_append", "validated_overwrite"]
+OPERATION_TYPES: tuple[OperationType, ...] = ("fast_append", "merge_append", "validated_overwrite")
+
+Behind = Literal["catalog", "table", "partition"]
+
+
+@dataclass(frozen=True)
+class ConflictCost:
+    """Requests to make, by kind, in the order in which they are made."""
+
+    metadata_reads: int = 0
+    manifest_list_reads: int = 0
+    manifest_list_writes: int = 0
+    historical_ml_reads: int = 0
+    """The convoy: one manifest list for each snapshot missed."""
+    manifest_file_reads: int = 0
+    manifest_file_writes: int = 0
+    metadata_writes: int = 0
+    heads: int = 0
+    """Requests for an object's existence or length; they take as long as reading nothing."""
+
+    def __add__(self, other: "ConflictCost") -> "ConflictCost":
+        return ConflictCost(**{kind: getattr(self, kind) + getattr(other, kind) for kind in REQUEST_KINDS})
+
+    def times(self, factor: float) -> "ConflictCost":
+        """Return the cost `factor` times, each count truncated to a whole number."""
+        return ConflictCost(**{kind: int(count * factor) for kind, count in self.due})
+
+    def without(self, kinds: Collection[str]) -> "ConflictCost":
+        """Return the cost less all requests of these kinds."""
+        return ConflictCost(**{kind: count for kind, count in self.due if kind not in kinds})
+
+    @cached_property
+    def due(self) -> tuple[tuple[str, int], ...]:
+        """The kinds that are due, with their counts, in the order of the fields."""
+        return tuple((kind, getattr(self, kind)) for kind in REQUEST_KINDS if getattr(self, kind))
+
+
+REQUEST_KINDS = tuple(field.name for field in fields(ConflictCost))
+NOTHING = ConflictCost()
+
+
+@dataclass(frozen=True)
+class OperationCost:
+    """What one type of operation pays."""
+
+    first: ConflictCost
+    """Before the first swap."""
+    retry: ConflictCost
+    """Before the swap of a retry that overlaps."""
+    beside: tuple[ConflictCost, ConflictCost] = (NOTHING, NOTHING)
+    """Both attempts also make these two series of requests, at the same time."""
+    per_manifest: ConflictCost = NOTHING
+    """Both attempts, for each manifest that the table has."""
+    per_snapshot: ConflictCost = NOTHING
+    """A retry that overlaps, for each snapshot missed."""
+    per_concurrent_manifest: ConflictCost = NOTHING
+    """The same, times the manifests that a concurrent commit adds."""
+
+    def conflict(self, n_behind: int, manifests_per_concurrent_commit: float) -> ConflictCost:
+        """Return what a retry pays for having missed `n_behind` snapshots."""
+        merged = self.per_concurrent_manifest.times(n_behind * manifests_per_concurrent_commit)
+        return self.per_snapshot.times(n_behind) + merged
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """A library's way to commit, as data."""
+
+    name: str
+    operations: Mapping[OperationType, OperationCost]
+    publish: ConflictCost
+    """Last before the swap."""
+    behind: Behind = "catalog"
+    """Whose missed snapshots count: the catalog's, the written tables' or the written partitions'."""
+    behind_since_start: bool = False
+    """Every retry counts from the transaction's start, not from its last attempt."""
+    refreshes_first: bool = False
+    """The catalog is read again before the first attempt."""
+    checks_before_swap: bool = False
+    """Catalog and metadata are read before the swap, and an attempt that is out of date ends there."""
+    resolves_last: bool = False
+    """The last failed attempt still reads the catalog and resolves the conflict before it gives up."""
+    per_table: bool = False
+    """A transaction over several tables pays for each."""
+    metadata_inlined: bool = False
+    """Default of `catalog.table_metadata_inlined`."""
+    retries: int = 4
+    backoff_ms: tuple[float, float] | None = (100.0, 60_000.0)
+    """First and longest wait of the default backoff; None: no backoff unless asked for."""
+    retry_timeout_ms: float | None = 1_800_000.0
+
+
+_ATTEMPT = ConflictCost(manifest_list_reads=1, manifest_file_writes=1, manifest_list_writes=1)
+_REFRESH = ConflictCost(metadata_reads=1)
+_WRITE_METADATA = ConflictCost(metadata_writes=1)
+_CONVOY = ConflictCost(historical_ml_reads=1)
+_MERGE = ConflictCost(manifest_file_reads=1, manifest_file_writes=1)
+
+
+def _conflict_rows(row: OperationCost) -> dict[OperationType, OperationCost]:
+    """Give each type of operation the specification's conflict cost on top of a common row."""
+    return {
+        "fast_append": row,
+        "merge_append": replace(row, per_concurrent_manifest=_MERGE),
+        "validated_overwrite": replace(row, per_snapshot=_CONVOY),
+    }
+
+
+SPEC = CostModel(
+    "spec",
+    operations=_conflict_rows(OperationCost(first=_ATTEMPT, retry=_ATTEMPT + _REFRESH)),
+    publish=_WRITE_METADATA,
+    resolves_last=True,
+    metadata_inlined=True,
+    retries=10,
+    backoff_ms=None,
+    retry_timeout_ms=None,
+)
+
+_ICEBERG_RETRY = ConflictCost(metadata_reads=1, manifest_list_reads=1, manifest_list_writes=1)
+
+ICEBERG = CostModel(
+    "iceberg",
+    operations=_conflict_rows(
+        OperationCost(first=_ICEBERG_RETRY + ConflictCost(manifest_file_writes=1), retry=_ICEBERG_RETRY)
+    ),
+    publish=_WRITE_METADATA,
+    behind="table",
+    refreshes_first=True,
+    per_table=True,
+)
+
+_MANIFEST = ConflictCost(manifest_file_writes=1, heads=1)
+_LIST = ConflictCost(manifest_list_writes=1)
+_BESIDE = (_MANIFEST, ConflictCost(manifest_list_reads=1))
+_MERGED = _LIST + _MANIFEST + ConflictCost(manifest_file_reads=1)
+_DELETED = _LIST + _LIST + _MANIFEST + ConflictCost(manifest_list_reads=1)
+_READ_MANIFEST = ConflictCost(manifest_file_reads=1)
+
+PYICEBERG = CostModel(
+    "pyiceberg",
+    operations={
+        "fast_append": OperationCost(_LIST, _LIST + _REFRESH, _BESIDE),
+        "merge_append": OperationCost(
+            _MERGED, _MERGED + _REFRESH, _BESIDE, per_manifest=_READ_MANIFEST, per_snapshot=_READ_MANIFEST
+        ),
+        "validated_overwrite": OperationCost(
+            _DELETED,
+            _DELETED + _REFRESH,
+            _BESIDE,
+            per_manifest=_READ_MANIFEST,
+            per_snapshot=_CONVOY + _READ_MANIFEST.times(2),
+        ),
+    },
+    publish=ConflictCost(metadata_writes=1, heads=1),
+    behind="table",
+    behind_since_start=True,
+    checks_before_swap=True,
+    per_table=True,
+)
+
+COST_MODELS: Mapping[str, CostModel] = {model.name: model for model in (SPEC, ICEBERG, PYICEBERG)}

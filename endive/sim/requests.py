@@ -1,0 +1,125 @@
+"""A transaction's storage requests: made one by one or in batches, and counted."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from endive.errors import InvariantError
+from endive.sim.catalog import CatalogSnapshot, Partitions
+from endive.sim.commit_options import CommitOptions
+from endive.sim.cost import ConflictCost
+from endive.sim.storage import StorageProvider, StorageResult
+from endive.timing import Latency, together
+
+BATCHED = frozenset({"historical_ml_reads", "manifest_file_reads", "manifest_file_writes"})
+"""Kinds that `max_parallel` applies to."""
+
+APPENDS_MAX = 1_000
+"""Physical attempts to append one manifest-list entry. Losing that many races in a row means the model is misused."""
+
+_OBJECT: Mapping[str, str] = {
+    "metadata_reads": "table_metadata",
+    "metadata_writes": "table_metadata",
+    "manifest_list_reads": "manifest_list",
+    "manifest_list_writes": "manifest_list",
+    "historical_ml_reads": "manifest_list",
+    "manifest_file_reads": "manifest_file",
+    "manifest_file_writes": "manifest_file",
+    "heads": "head",
+}
+
+
+class Requests:
+    """Makes the requests of one transaction and counts those that have completed."""
+
+    def __init__(
+        self,
+        storage: StorageProvider,
+        options: CommitOptions,
+        tables: Collection[int],
+        partitions: Partitions | None,
+    ) -> None:
+        self._storage = storage
+        self._options = options
+        self._tables = sorted(tables)
+        self._lists = self._list_keys(partitions)
+        self._known: dict[str, tuple[int, bool]] = {}
+        self.made: Counter[str] = Counter()
+
+    def _list_keys(self, partitions: Partitions | None) -> list[str]:
+        """Name the manifest lists that this transaction appends to under ML+."""
+        if not self._options.manifest_list_append.per_partition or partitions is None:
+            return [f"manifest_list/{table}" for table in self._tables]
+        return [f"manifest_list/{table}/{part}" for table in self._tables for part in sorted(partitions[table])]
+
+    def make(self, cost: ConflictCost, snapshot: CatalogSnapshot) -> Latency[None]:
+        """Make the requests of `cost`; a batch takes as long as its longest request."""
+        for kind, count in cost.due:
+            size_bytes = self._size_bytes(_OBJECT[kind], snapshot)
+            batch = self._options.max_parallel if kind in BATCHED else 1
+            for done in range(0, count, batch):
+                yield from self._batch(kind, size_bytes, min(batch, count - done))
+
+    def _batch(self, kind: str, size_bytes: int, width: int) -> Latency[None]:
+        if width == 1:
+            results = [(yield from self._request(kind, size_bytes))]
+        else:
+            results = yield from together([self._request(kind, size_bytes) for _ in range(width)])
+        self.made[kind] += width
+        if kind == "manifest_list_reads":
+            self._known = {key: self._storage.objects.state(key) for key in self._lists}
+        if any(result.latency_ms < self._storage.min_latency_ms for result in results):
+            raise InvariantError("minimum latency", f"a request of {kind} was faster than {self._storage.name} can be")
+
+    def _request(self, kind: str, size_bytes: int) -> Latency[StorageResult]:
+        if kind.endswith("writes"):
+            return self._storage.write(_OBJECT[kind], size_bytes)
+        return self._storage.read(_OBJECT[kind], size_bytes)
+
+    def _size_bytes(self, thing: str, snapshot: CatalogSnapshot) -> int:
+        options = self._options
+        if thing == "manifest_list":
+            version = max(snapshot.get_table(table).version for table in self._tables)
+            return options.manifest_list_bytes + version * options.manifest_list_growth_bytes
+        return {
+            "manifest_file": options.manifest_file_bytes,
+            "table_metadata": options.table_metadata_bytes,
+        }.get(thing, 0)
+
+    # ML+: manifest lists that grow by appends.
+
+    def append_entries(self, snapshot: CatalogSnapshot) -> Latency[None]:
+        """Append a tentative entry to each manifest list. It counts for readers only once the commit succeeds."""
+        size_bytes = self._size_bytes("manifest_list", snapshot)
+        for key in self._lists:
+            yield from self._append_entry(key, size_bytes)
+
+    def _append_entry(self, key: str, size_bytes: int) -> Latency[None]:
+        """Append at the offset last seen; a failed append reports the new one, so the retry costs no read."""
+        offset, sealed = self._known[key]
+        entry_bytes = self._options.manifest_list_append.entry_bytes
+        for _ in range(APPENDS_MAX):
+            if sealed:
+                yield from self._storage.read(key, size_bytes)
+                result = yield from self._storage.renew(key, size_bytes, entry_bytes)
+                outcome = "manifest_append_sealed_rewrite"
+            else:
+                result = yield from self._storage.conditional(
+                    "append", key, entry_bytes, partial(self._land, key, offset)
+                )
+                outcome = "manifest_append_physical_success"
+            if result.success:
+                self.made[outcome] += 1
+                return
+            self.made["manifest_append_physical_failure"] += 1
+            offset, sealed = result.offset, result.sealed
+        raise InvariantError("progress", f"{APPENDS_MAX} appends to {key} failed in a row")
+
+    def _land(self, key: str, offset: int) -> bool:
+        """Decide one append; the one that makes the list too long seals it."""
+        settings, objects = self._options.manifest_list_append, self._storage.objects
+        if not objects.extend(key, offset, settings.entry_bytes):
+            return False
+        if 0 < settings.seal_bytes < objects.lengths[key]:
+            objects.sealed.add(key)
+        return True

@@ -1,0 +1,106 @@
+"""Which tables and partitions a transaction reads and writes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import accumulate
+
+from endive.rng import RandomSource
+
+Selection = tuple[frozenset[int], frozenset[int]]
+"""(read, written), where what is written is part of what is read."""
+
+
+class Selector(ABC):
+    """Chooses `n` different things out of `total`. The first ones chosen are written, the others only read."""
+
+    def __init__(self, write_fraction: float = 1.0) -> None:
+        self.write_fraction = write_fraction
+
+    @abstractmethod
+    def weights(self, total: int) -> tuple[float, ...]:
+        """Return the relative frequency of each of `total` things."""
+
+    def select(self, n: int, total: int, rng: RandomSource) -> Selection:
+        """Return (read, written). At least one is written."""
+        weights, chosen = self.weights(total), list[int]()
+        for _ in range(min(n, total)):
+            chosen.append(_pick(weights, tuple(chosen), rng.random()))
+        written = max(1, round(len(chosen) * self.write_fraction))
+        return frozenset(chosen), frozenset(chosen[:written])
+
+
+class TableSelector(Selector):
+    """Chooses tables."""
+
+
+class PartitionSelector(Selector):
+    """Chooses partitions of a table."""
+
+
+class UniformTableSelector(TableSelector):
+    """Every table is equally likely."""
+
+    def weights(self, total: int) -> tuple[float, ...]:
+        return _zipf_weights(total, 0.0)
+
+
+class UniformPartitionSelector(PartitionSelector):
+    """Every partition is equally likely."""
+
+    def weights(self, total: int) -> tuple[float, ...]:
+        return _zipf_weights(total, 0.0)
+
+
+class ZipfTableSelector(TableSelector):
+    """Table 0 is the most popular: `P(k) = (1 / k**alpha) / sum(1 / i**alpha)` with k from 1."""
+
+    def __init__(self, alpha: float = 1.5, write_fraction: float = 1.0) -> None:
+        super().__init__(write_fraction)
+        self.alpha = alpha
+
+    def weights(self, total: int) -> tuple[float, ...]:
+        return _zipf_weights(total, self.alpha)
+
+
+class ZipfPartitionSelector(PartitionSelector):
+    """Partition 0 is the most popular, by the same law as `ZipfTableSelector`."""
+
+    def __init__(self, alpha: float = 1.5, write_fraction: float = 1.0) -> None:
+        super().__init__(write_fraction)
+        self.alpha = alpha
+
+    def weights(self, total: int) -> tuple[float, ...]:
+        return _zipf_weights(total, self.alpha)
+
+
+TABLE_SELECTORS: dict[str, Callable[..., TableSelector]] = {"uniform": UniformTableSelector, "zipf": ZipfTableSelector}
+PARTITION_SELECTORS: dict[str, Callable[..., PartitionSelector]] = {
+    "uniform": UniformPartitionSelector,
+    "zipf": ZipfPartitionSelector,
+}
+
+
+@lru_cache(maxsize=256)
+def _zipf_weights(total: int, alpha: float) -> tuple[float, ...]:
+    return tuple(float(f"{rank**-alpha:.9g}") for rank in range(1, total + 1))
+
+
+@lru_cache(maxsize=256)
+def _cumulative(weights: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(accumulate(weights))
+
+
+def _pick(weights: tuple[float, ...], taken: tuple[int, ...], u: float) -> int:
+    """Return the thing at probability `u` among those not taken."""
+    if taken:
+        weights = tuple(0.0 if index in taken else weight for index, weight in enumerate(weights))
+        sums = tuple(accumulate(weights))
+    else:
+        sums = _cumulative(weights)
+    target = u * sums[-1]
+    # bisect would do; the plain scan is what the compiled engine repeats. Things taken have no weight: skip them.
+    for index, total in enumerate(sums):
+        if target < total and weights[index] > 0.0:
+            return index
+    return max(index for index, weight in enumerate(weights) if weight > 0.0)

@@ -1,0 +1,165 @@
+"""The runner: the only module that knows SimPy.
+
+Virtual time is counted in ticks (whole nanoseconds). Things that happen at the same tick happen in the order of the
+transactions' numbers, whatever the order in which they were scheduled: an event's priority is its transaction's number.
+An event at the very end of the run does not happen any more.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import simpy
+
+from endive.errors import InvariantError
+from endive.sim.catalog import Catalog
+from endive.sim.commit_options import Backoff, CommitOptions
+from endive.sim.statistics import Statistics
+from endive.sim.storage import StorageProvider
+from endive.sim.transaction import ConflictDetector, Transaction
+from endive.sim.workload import Workload
+from endive.timing import Latency, to_ms, to_ticks
+
+T = TypeVar("T")
+Events = Generator[simpy.Event, Any, T]
+
+Progress = Callable[[float], None]
+"""Called now and then with the virtual time in milliseconds."""
+
+
+@dataclass(frozen=True)
+class SimulationConfig:
+    """Everything one run needs. Built by `load_simulation_config`, or by hand in tests."""
+
+    duration_ms: float
+    seed: int | None
+
+    storage_provider: StorageProvider
+    catalog: Catalog
+    workload: Workload
+    conflict_detector: ConflictDetector
+
+    max_retries: int = 10
+    ml_append_mode: bool = False
+
+    backoff_enabled: bool = False
+    backoff_base_ms: float = 10.0
+    backoff_multiplier: float = 2.0
+    backoff_max_ms: float = 5000.0
+    backoff_jitter: float = 0.1
+    backoff_before_read: bool = False
+
+    options: CommitOptions = field(default_factory=CommitOptions)
+
+    def commit_options(self) -> CommitOptions:
+        """Return the options with the backoff that is in force."""
+        if not self.backoff_enabled:
+            return self.options
+        backoff = Backoff(
+            self.backoff_base_ms,
+            self.backoff_multiplier,
+            self.backoff_max_ms,
+            self.backoff_jitter,
+            self.backoff_before_read,
+        )
+        return replace(self.options, backoff=backoff)
+
+
+class _Delay(simpy.Event):
+    """A timeout whose order among simultaneous ones is given by a number."""
+
+    def __init__(self, env: simpy.Environment, ticks: int, order: int) -> None:
+        super().__init__(env)
+        self._ok = True
+        self._value = None
+        # SimPy reserves priorities 0 and 1.
+        env.schedule(self, priority=order + 2, delay=ticks)  # type: ignore[arg-type]
+
+
+def _drive_generator(env: simpy.Environment, steps: Latency[T], order: int) -> Events[T]:
+    """Turn every yielded millisecond into virtual time."""
+    while True:
+        try:
+            delay_ms = next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        if not delay_ms >= 0.0:  # also catches a NaN
+            raise InvariantError("time only advances", f"transaction {order} asked to wait {delay_ms} ms")
+        yield _Delay(env, to_ticks(delay_ms), order)
+
+
+class Simulation:
+    """Runs one configuration with one seed. A simulation runs once."""
+
+    def __init__(self, config: SimulationConfig) -> None:
+        self._config = config
+        self._options = config.commit_options()
+        self._env = simpy.Environment()
+        self._in_flight: dict[int, Transaction] = {}
+        self._statistics = Statistics()
+
+    def run(self, progress: Progress | None = None) -> Statistics:
+        """Run to the end of the simulated time and return what happened. Checks the model's rules as it ends."""
+        self._env.process(self._arrivals() if self._config.workload.config.closed is None else self._writers())
+        end_ticks = to_ticks(self._config.duration_ms)
+        for stop_ticks in _milestones(end_ticks, 200 if progress else 1):
+            self._env.run(until=stop_ticks)
+            if progress:
+                progress(to_ms(stop_ticks))
+        return self._finish()
+
+    def _arrivals(self) -> Events[None]:
+        for delay_ms, txn in self._config.workload.generate():
+            yield _Delay(self._env, to_ticks(delay_ms), txn.txn_id)
+            self._env.process(self._transact(txn))
+
+    def _writers(self) -> Events[None]:
+        closed = self._config.workload.config.closed
+        for writer in range(closed.writers if closed else 0):
+            self._env.process(self._writer(writer, closed.writers if closed else 0))
+        yield _Delay(self._env, 0, 0)
+
+    def _writer(self, writer: int, writers: int) -> Events[None]:
+        """Commit, think, and commit again."""
+        txn_id = writer
+        while True:
+            txn = self._config.workload.transaction(txn_id, to_ms(int(self._env.now)))
+            yield from self._transact(txn)
+            yield _Delay(self._env, to_ticks(self._config.workload.think_ms(txn_id)), txn_id)
+            txn_id += writers
+
+    def _transact(self, txn: Transaction) -> Events[None]:
+        config = self._config
+        self._in_flight[txn.txn_id] = txn
+        steps = txn.execute(
+            config.catalog.session(txn.streams.catalog),
+            config.storage_provider.with_rng(txn.streams.storage),
+            config.conflict_detector,
+            config.max_retries,
+            config.ml_append_mode,
+            self._options,
+        )
+        result = yield from _drive_generator(self._env, steps, txn.txn_id)
+        if to_ticks(txn.now_ms) != self._env.now:
+            raise InvariantError("every wait is accounted for", f"transaction {txn.txn_id} lost track of time")
+        del self._in_flight[txn.txn_id]
+        self._statistics.record_transaction(result)
+        self._statistics.record_work(txn)
+
+    def _finish(self) -> Statistics:
+        statistics, catalog = self._statistics, self._config.catalog
+        for txn in self._in_flight.values():
+            statistics.record_transaction(txn.result())
+            statistics.record_work(txn)
+        statistics.counters.update(catalog.counters)
+        statistics.seq = catalog.seq
+        # A commit whose answer is still on its way back at the end of the run is installed, but not yet a commit here.
+        unanswered = catalog.seq - statistics.committed
+        if not 0 <= unanswered <= statistics.unfinished:
+            raise InvariantError("commits equal seq", f"{statistics.committed} commits, but seq is {catalog.seq}")
+        return statistics
+
+
+def _milestones(end_ticks: int, count: int) -> list[int]:
+    return [end_ticks * (step + 1) // count for step in range(count)]

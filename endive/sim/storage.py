@@ -1,0 +1,313 @@
+"""Simulated object storage: how long a request takes, and whether a conditional one finds what it expects.
+
+A provider is a row of latency distributions; an operation that the row lacks *is* the missing capability. Nothing is
+stored but what conditions are about: an object's version and length.
+
+A conditional request travels, is decided, and travels back. `decision` says where in the round trip the store decides:
+0.5 is half-way, 1.0 at the end. Success and failure may have different latencies; both are read off the same random
+number, and the request is decided at `decision` times the shorter of the two, because the store cannot know the outcome
+earlier than it answers.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Self
+
+from endive.errors import UnsupportedOperationError
+from endive.rng import RandomSource
+from endive.sim.latency import (
+    EmpiricalLatency,
+    ExponentialLatency,
+    FixedLatency,
+    LatencyDistribution,
+    Law,
+    LognormalLatency,
+    NormalLatency,
+    SizeBasedLatency,
+    UniformLatency,
+)
+from endive.timing import Latency, to_ms
+
+__all__ = [
+    "Contention",
+    "EmpiricalLatency",
+    "ExponentialLatency",
+    "FixedLatency",
+    "LatencyDistribution",
+    "LognormalLatency",
+    "NormalLatency",
+    "ObjectTable",
+    "Profile",
+    "ProfiledProvider",
+    "SizeBasedLatency",
+    "StorageProvider",
+    "StorageResult",
+    "UniformLatency",
+    "create_provider",
+]
+
+
+@dataclass(frozen=True)
+class StorageResult:
+    """Outcome of one request."""
+
+    success: bool
+    latency_ms: float
+    data_size_bytes: int
+    offset: int = 0
+    """The object's length, as the store saw it; an append reports it whether it landed or not."""
+    sealed: bool = False
+    """The object takes no more appends."""
+
+
+@dataclass(frozen=True)
+class Contention:
+    """Conditional requests to one object slow each other down: `1 + per_writer * (in flight - 1)`, up to a limit."""
+
+    per_writer: float = 0.0
+    scale_max: float = 1.0
+
+    def scale(self, in_flight: int) -> float:
+        """Return the factor on the latency of a request that makes `in_flight` of them."""
+        return min(1.0 + self.per_writer * (in_flight - 1), self.scale_max)
+
+
+@dataclass
+class ObjectTable:
+    """What the store knows of its objects. Shared by all views of one provider."""
+
+    versions: Counter[str] = field(default_factory=Counter)
+    lengths: Counter[str] = field(default_factory=Counter)
+    sealed: set[str] = field(default_factory=set)
+    in_flight: Counter[str] = field(default_factory=Counter)
+
+    def swap(self, key: str, expected_version: int) -> bool:
+        """Install a new version if the object is still at the expected one."""
+        if self.versions[key] != expected_version:
+            return False
+        self.versions[key] += 1
+        return True
+
+    def state(self, key: str) -> tuple[int, bool]:
+        """Return an object's length and whether it is sealed."""
+        return self.lengths[key], key in self.sealed
+
+    def extend(self, key: str, offset: int, size_bytes: int) -> bool:
+        """Append if the object ends at `offset` and takes appends at all."""
+        if key in self.sealed or self.lengths[key] != offset:
+            return False
+        self.lengths[key] += size_bytes
+        return True
+
+    def renew(self, key: str, length: int) -> bool:
+        """Put a fresh object in the place of a sealed one; no if another writer already has."""
+        if key not in self.sealed:
+            return False
+        self.sealed.remove(key)
+        self.lengths[key] = length
+        return True
+
+
+class StorageProvider(ABC):
+    """Object storage with latency-bearing operations. Lacking ones raise `UnsupportedOperationError`."""
+
+    def __init__(self, rng: RandomSource) -> None:
+        self._rng = rng
+
+    @abstractmethod
+    def read(self, key: str, expected_size_bytes: int) -> Latency[StorageResult]:
+        """Get an object."""
+
+    @abstractmethod
+    def write(self, key: str, size_bytes: int) -> Latency[StorageResult]:
+        """Put an object, whatever was there."""
+
+    @abstractmethod
+    def cas(self, key: str, expected_version: int, size_bytes: int) -> Latency[StorageResult]:
+        """Put an object if it is still at `expected_version`."""
+
+    @abstractmethod
+    def append(self, key: str, offset: int, size_bytes: int) -> Latency[StorageResult]:
+        """Append if the object ends at `offset`. Says only whether the bytes landed, and where the object ends."""
+
+    @abstractmethod
+    def tail_append(self, key: str, size_bytes: int) -> Latency[StorageResult]:
+        """Append wherever the object ends."""
+
+    @abstractmethod
+    def conditional(
+        self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
+    ) -> Latency[StorageResult]:
+        """Send a conditional request; `decide` runs where the store decides, and answers yes or no.
+
+        This is how a catalog lets its own state change at that very instant.
+        """
+
+    @abstractmethod
+    def renew(self, key: str, size_bytes: int, length: int) -> Latency[StorageResult]:
+        """Write a fresh object in the place of a sealed one. No: another writer was first."""
+
+    @property
+    @abstractmethod
+    def objects(self) -> ObjectTable:
+        """Versions and lengths, as whoever has just made a request knows them."""
+
+    @abstractmethod
+    def supports(self, operation: str) -> bool:
+        """Whether the provider has this operation."""
+
+    @property
+    def supports_cas(self) -> bool:
+        """Whether the provider has conditional writes."""
+        return self.supports("cas")
+
+    @property
+    def supports_append(self) -> bool:
+        """Whether the provider has appends at an offset."""
+        return self.supports("append")
+
+    @property
+    def supports_tail_append(self) -> bool:
+        """Whether the provider has appends at the end."""
+        return self.supports("tail_append")
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The provider's name in configurations."""
+
+    @property
+    @abstractmethod
+    def min_latency_ms(self) -> float:
+        """No request is faster than this."""
+
+    def with_rng(self, rng: RandomSource) -> Self:
+        """Return a view of the same objects that draws its latencies from `rng`, such as a transaction's own."""
+        view = copy(self)
+        view._rng = rng
+        return view
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A provider's figures: latency by operation.
+
+    An operation may also be given for one kind of object (`manifest_list_read` beside `read`) or for failure
+    (`cas_failure` beside `cas`); the special row wins over the general one.
+    """
+
+    name: str
+    latencies: Mapping[str, LatencyDistribution]
+    contention: Contention = Contention()
+    decision: float = 1.0
+    sources: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+
+    def find(self, operation: str, kind: str) -> LatencyDistribution | None:
+        """Return the row for `operation` on a `kind` of object, or None where the provider cannot do it."""
+        return self.latencies.get(f"{kind}_{operation}") or self.latencies.get(operation)
+
+    def failure(self, operation: str, kind: str) -> LatencyDistribution | None:
+        """Return the row for a refused request; None where refusal takes as long as success."""
+        if f"{kind}_{operation}" in self.latencies:
+            return None
+        return self.latencies.get(f"{operation}_failure")
+
+    @property
+    def min_latency_ms(self) -> float:
+        """The lowest floor of all rows."""
+        return to_ms(min((row.law.floor_ticks for row in self.latencies.values()), default=0))
+
+
+class ProfiledProvider(StorageProvider):
+    """A provider whose latencies are rows of a profile."""
+
+    def __init__(self, profile: Profile, rng: RandomSource) -> None:
+        super().__init__(rng)
+        self._profile = profile
+        self._objects = ObjectTable()
+        self._law = lru_cache(maxsize=4096)(self._find_law)
+
+    def _find_law(self, operation: str, key: str, size_bytes: int) -> Law:
+        row = self._profile.find(operation, _kind(key))
+        if row is None:
+            raise UnsupportedOperationError(self.name, operation)
+        return row.with_size(size_bytes).law
+
+    def _find_failure_law(self, operation: str, key: str, size_bytes: int) -> Law:
+        row = self._profile.failure(operation, _kind(key))
+        return self._law(operation, key, size_bytes) if row is None else row.with_size(size_bytes).law
+
+    def _request(self, operation: str, key: str, size_bytes: int) -> Latency[StorageResult]:
+        latency_ms = to_ms(self._law(operation, key, size_bytes).ticks_at(self._rng.random()))
+        yield latency_ms
+        return StorageResult(True, latency_ms, size_bytes, *self._objects.state(key))
+
+    def read(self, key: str, expected_size_bytes: int) -> Latency[StorageResult]:
+        return self._request("read", key, expected_size_bytes)
+
+    def write(self, key: str, size_bytes: int) -> Latency[StorageResult]:
+        return self._request("write", key, size_bytes)
+
+    def cas(self, key: str, expected_version: int, size_bytes: int) -> Latency[StorageResult]:
+        return self.conditional("cas", key, size_bytes, lambda: self._objects.swap(key, expected_version))
+
+    def append(self, key: str, offset: int, size_bytes: int) -> Latency[StorageResult]:
+        return self.conditional("append", key, size_bytes, lambda: self._objects.extend(key, offset, size_bytes))
+
+    def tail_append(self, key: str, size_bytes: int) -> Latency[StorageResult]:
+        result = yield from self._request("tail_append", key, size_bytes)
+        self._objects.lengths[key] += size_bytes
+        return result
+
+    def renew(self, key: str, size_bytes: int, length: int) -> Latency[StorageResult]:
+        result = yield from self._request("write", key, size_bytes)
+        renewed = self._objects.renew(key, length)
+        return StorageResult(renewed, result.latency_ms, size_bytes, *self._objects.state(key))
+
+    def conditional(
+        self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
+    ) -> Latency[StorageResult]:
+        success = self._law(operation, key, size_bytes)
+        failure = self._find_failure_law(operation, key, size_bytes)
+        u = self._rng.random()
+        in_flight = self._objects.in_flight
+        in_flight[key] += 1
+        scale = self._profile.contention.scale(in_flight[key])
+        ticks = {yes: int(law.ticks_at(u) * scale) for yes, law in ((True, success), (False, failure))}
+        travel_ticks = int(min(ticks.values()) * self._profile.decision)
+        yield to_ms(travel_ticks)
+        landed = decide()
+        state = self._objects.state(key)
+        in_flight[key] -= 1
+        if ticks[landed] > travel_ticks:
+            yield to_ms(ticks[landed] - travel_ticks)
+        return StorageResult(landed, to_ms(ticks[landed]), size_bytes, *state)
+
+    @property
+    def objects(self) -> ObjectTable:
+        return self._objects
+
+    def supports(self, operation: str) -> bool:
+        return operation in self._profile.latencies
+
+    @property
+    def name(self) -> str:
+        return self._profile.name
+
+    @property
+    def min_latency_ms(self) -> float:
+        return self._profile.min_latency_ms
+
+
+def _kind(key: str) -> str:
+    return key.partition("/")[0]
+
+
+def create_provider(name: str, rng: RandomSource, profiles: Mapping[str, Profile]) -> StorageProvider:
+    """Return the provider called `name`. `KeyError` if no profile has that name."""
+    return ProfiledProvider(profiles[name], rng)

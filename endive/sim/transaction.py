@@ -1,0 +1,397 @@
+"""Transactions: read a snapshot, work, then commit optimistically until it works or the retries are used up.
+
+The commit loop, in the specification's words:
+
+* The snapshot is taken *before* the work, so what was missed grows with the runtime.
+* An attempt prepares (per-attempt I/O) and calls `catalog.commit()`. A failed one reads the catalog again and asks
+  whether an intervening commit overlaps. *No overlap*: what was written is still valid, so the retry is the swap alone.
+  *Overlap*: the type's conflict cost is paid, a real conflict may abort, and the next attempt prepares anew.
+* Nothing is known of the catalog but what `read()` returned.
+
+Every wait is accounted to one purpose; they add up to the total, which each result checks.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from endive.sim.catalog import Catalog, CatalogSnapshot, IntentionRecord, Partitions
+from endive.sim.commit_options import CommitOptions
+from endive.sim.cost import NOTHING, ConflictCost, OperationCost, OperationType
+from endive.sim.requests import Requests
+from endive.sim.storage import StorageProvider
+from endive.sim.streams import StreamFamily, TransactionStreams
+from endive.timing import Latency, Spent, timed, to_ms, to_ticks, together
+
+PURPOSES = ("catalog_read", "runtime", "per_attempt_io", "conflict_io", "catalog_commit", "backoff")
+
+
+class TransactionStatus(Enum):
+    """Where a transaction is. The last two are final."""
+
+    PENDING = auto()
+    EXECUTING = auto()
+    COMMITTING = auto()
+    COMMITTED = auto()
+    ABORTED = auto()
+
+
+@dataclass(frozen=True)
+class TransactionResult:
+    """What became of a transaction; of one still in flight, what it has done so far. Times in milliseconds."""
+
+    status: TransactionStatus
+    txn_id: int
+    commit_time_ms: float
+    """-1 if not committed."""
+    abort_time_ms: float
+    """-1 if not aborted."""
+    abort_reason: str | None
+    total_retries: int
+    commit_latency_ms: float
+    total_latency_ms: float
+    operation_type: str
+    runtime_ms: float
+    manifest_list_reads: int
+    """Historical ones included."""
+    manifest_list_writes: int
+    manifest_file_reads: int
+    manifest_file_writes: int
+    catalog_read_ms: float
+    per_attempt_io_ms: float
+    conflict_io_ms: float
+    catalog_commit_ms: float
+    submit_time_ms: float
+
+
+class ConflictDetector(ABC):
+    """Tells a real data conflict from a false one, once an overlap is established."""
+
+    @abstractmethod
+    def is_real_conflict(
+        self, txn: "Transaction", current_snapshot: CatalogSnapshot, start_snapshot: CatalogSnapshot
+    ) -> bool:
+        """Whether `txn`, prepared on `start_snapshot`, contradicts what happened up to `current_snapshot`."""
+
+
+class Transaction(ABC):
+    """One transaction, from submission to commit or abort. `execute` runs it, once."""
+
+    operation_type: ClassVar[OperationType]
+
+    def __init__(
+        self,
+        txn_id: int,
+        submit_time_ms: float,
+        runtime_ms: float,
+        tables_written: frozenset[int],
+        partitions_written: Partitions | None = None,
+        *,
+        reads: Mapping[int, frozenset[int] | None] | None = None,
+        manifests_per_concurrent_commit: float = 1.5,
+        streams: TransactionStreams | None = None,
+    ) -> None:
+        self.txn_id = txn_id
+        self.submit_time_ms = submit_time_ms
+        self.runtime_ms = runtime_ms
+        self.tables_written = tables_written
+        self.partitions_written = partitions_written
+        self.reads = dict(reads or {})
+        """Tables read but not written, with their partitions; None: partitions not tracked."""
+        self.manifests_per_concurrent_commit = manifests_per_concurrent_commit
+        self.streams = streams or StreamFamily(0).of(txn_id)
+        self.status = TransactionStatus.PENDING
+        self.total_retries = 0
+        self.abort_reason: str | None = None
+        self.events: Counter[str] = Counter()
+        self.spent = Spent(*PURPOSES)
+        self._before_commit_ticks = 0
+
+    def execute(
+        self,
+        catalog: Catalog,
+        storage: StorageProvider,
+        conflict_detector: ConflictDetector,
+        max_retries: int = 10,
+        ml_append_mode: bool = False,
+        options: CommitOptions = CommitOptions(),
+    ) -> Latency[TransactionResult]:
+        """Run the transaction; yield the milliseconds of everything that takes time."""
+        self._catalog, self._storage, self._detector = catalog, storage, conflict_detector
+        self._max_retries, self._ml_append, self._options = max_retries, ml_append_mode, options
+        self._prices = options.prices(self.operation_type, ml_append_mode, len(self.tables_written))
+        self._requests = Requests(storage, options, self.tables_written, self.partitions_written)
+        self.status = TransactionStatus.EXECUTING
+        self._snapshot = self._start = yield from self._read_catalog()
+        yield from self._load_metadata()
+        self._before_commit_ticks = self.spent.total_ticks
+        yield from self._work()
+        self.status = TransactionStatus.COMMITTING
+        committed = yield from self._commit_loop()
+        self.status = TransactionStatus.COMMITTED if committed else TransactionStatus.ABORTED
+        return self.result()
+
+    def _load_metadata(self) -> Latency[None]:
+        """Read the metadata of each table that the transaction is about, unless the catalog holds it."""
+        if not self._options.metadata_inlined:
+            tables = self.tables_written | self.reads.keys()
+            yield from self._pay_conflict_cost(ConflictCost(metadata_reads=len(tables)), "catalog_read")
+
+    def _work(self) -> Latency[None]:
+        yield from timed(_wait(self.runtime_ms), self.spent, "runtime")
+
+    # The commit loop.
+
+    def _commit_loop(self) -> Latency[bool]:
+        model, started_ticks = self._options.cost_model, self.spent.total_ticks
+        must_prepare = True
+        if model.refreshes_first:
+            yield from self._learn()
+        for attempt in range(self._max_retries + 1):
+            if self.abort_reason or self._timed_out(started_ticks):
+                return False
+            self.total_retries = attempt
+            ready = not must_prepare or (yield from self._prepare(first=attempt == 0))
+            if ready and (yield from self._swap()):
+                return True
+            last = attempt == self._max_retries
+            if not last or model.resolves_last:
+                must_prepare = yield from self._before_retry(attempt + 1, pause=not last)
+        self.abort_reason = self.abort_reason or "max_retries_exceeded"
+        return False
+
+    def _before_retry(self, retry: int, pause: bool) -> Latency[bool]:
+        """Back off and learn, in the order chosen. Return whether the retry must prepare."""
+        backoff = self._options.backoff if pause else None
+        delay_ms = backoff.delay_ms(retry, self.streams.backoff.random()) if backoff else 0.0
+        if backoff and backoff.before_read:
+            yield from timed(_wait(delay_ms), self.spent, "backoff")
+        must_prepare = yield from self._learn()
+        if backoff and not backoff.before_read and not self.abort_reason:
+            yield from timed(_wait(delay_ms), self.spent, "backoff")
+        return must_prepare
+
+    def _timed_out(self, started_ticks: int) -> bool:
+        limit_ms = self._options.retry_timeout_ms
+        if limit_ms is None or self.spent.total_ticks - started_ticks <= to_ticks(limit_ms):
+            return False
+        self.abort_reason = "retry_timeout"
+        return True
+
+    def _prepare(self, first: bool) -> Latency[bool]:
+        """Write what the swap will point to. False: the table is seen to have moved, and a swap would fail."""
+        prices = self._prices
+        yield from self._pay_conflict_cost(prices.first if first else prices.retry, "per_attempt_io")
+        if prices.beside[0] != NOTHING:
+            both = [self._requests.make(branch, self._snapshot) for branch in prices.beside]
+            yield from timed(together(both), self.spent, "per_attempt_io")
+        if self._ml_append:
+            appends = self._requests.append_entries(self._snapshot)
+            yield from timed(appends, self.spent, "per_attempt_io")
+        if self._options.cost_model.checks_before_swap and not (yield from self._is_current()):
+            return False
+        yield from self._pay_conflict_cost(prices.publish, "per_attempt_io")
+        return True
+
+    def _is_current(self) -> Latency[bool]:
+        """Look once more before the swap. A table that has moved is left to the retry."""
+        latest = yield from self._read_catalog()
+        yield from self._pay_conflict_cost(self._prices.check, "per_attempt_io")
+        if self.has_write_overlap(self._snapshot, latest):
+            self.events["stale_before_swap"] += 1
+            return False
+        self._snapshot = latest
+        return True
+
+    def _swap(self) -> Latency[bool]:
+        writes = {table: self._snapshot.get_table(table).version + 1 for table in sorted(self.tables_written)}
+        intention = IntentionRecord(
+            self.txn_id,
+            self._snapshot.seq,
+            writes,
+            self.partitions_written,
+            self._options.entry_bytes,
+            self.reads if self._options.serializable else {},
+        )
+        commit = self._catalog.commit(self._snapshot.seq, writes, self.now_ms, intention)
+        result = yield from timed(commit, self.spent, "catalog_commit")
+        return result.success
+
+    def _learn(self) -> Latency[bool]:
+        """Read the catalog and resolve what was missed. Return whether the next attempt must prepare anew."""
+        seen, self._snapshot = self._snapshot, (yield from self._read_catalog())
+        if not self.has_write_overlap(seen, self._snapshot):
+            self.events["no_overlap"] += 1
+            return False
+        base = self._start if self._options.cost_model.behind_since_start else seen
+        cost = self.get_conflict_cost(self.snapshots_behind(base, self._snapshot), self._ml_append)
+        yield from self._pay_conflict_cost(cost, "conflict_io")
+        if self.can_have_real_conflict() and self._detector.is_real_conflict(self, self._snapshot, seen):
+            self.events["real_conflicts"] += 1
+            yield from self._resolve_real_conflict()
+            return True
+        self.events["false_conflicts"] += 1
+        return not (self._ml_append and self._options.manifest_list_append.keeps_entries)
+
+    def _resolve_real_conflict(self) -> Latency[None]:
+        action = self._options.real_conflict
+        if action == "abort" and self.should_abort_on_real_conflict():
+            self.abort_reason = "validation_exception"
+        elif action == "restart":
+            yield from self._work()
+        elif action == "merge":
+            count = max(1, round(self._options.conflicting_manifests.sample(self.streams.conflict)))
+            merged = ConflictCost(manifest_file_reads=count, manifest_file_writes=count)
+            yield from self._pay_conflict_cost(merged, "conflict_io")
+
+    # What it costs.
+
+    def get_per_attempt_cost(self, ml_append_mode: bool) -> ConflictCost:
+        """Return the requests of the first attempt: under ML+ an append replaces the manifest-list write."""
+        return self._row.first.without(self._options.layout(ml_append_mode))
+
+    def get_conflict_cost(self, n_snapshots_behind: int, ml_append_mode: bool) -> ConflictCost:
+        """Return the further requests of a retry that overlaps and has missed so many snapshots."""
+        cost = self._row.conflict(n_snapshots_behind, self.manifests_per_concurrent_commit)
+        return cost.without(self._options.layout(ml_append_mode))
+
+    @property
+    def _row(self) -> OperationCost:
+        return self._options.cost_model.operations[self.operation_type]
+
+    def _pay_conflict_cost(self, cost: ConflictCost, purpose: str) -> Latency[None]:
+        yield from timed(self._requests.make(cost, self._snapshot), self.spent, purpose)
+
+    def _read_catalog(self) -> Latency[CatalogSnapshot]:
+        return timed(self._catalog.read(self.now_ms), self.spent, "catalog_read")
+
+    # What was missed.
+
+    def has_write_overlap(self, old_snapshot: CatalogSnapshot, new_snapshot: CatalogSnapshot) -> bool:
+        """Whether a commit between the snapshots touched a table and partition that this transaction depends on.
+
+        That is what it writes; under serializable isolation also what it reads.
+        """
+        written = self.partitions_written
+        watched = [(table, None if written is None else written[table]) for table in self.tables_written]
+        if self._options.serializable:
+            watched += self.reads.items()
+        return any(_changed(table, partitions, old_snapshot, new_snapshot) for table, partitions in watched)
+
+    def snapshots_behind(self, old_snapshot: CatalogSnapshot, new_snapshot: CatalogSnapshot) -> int:
+        """Return the number of commits between the snapshots that count for this transaction."""
+        behind = self._options.behind or self._options.cost_model.behind
+        if behind == "catalog":
+            return new_snapshot.seq - old_snapshot.seq
+        pairs = [(old_snapshot.get_table(table), new_snapshot.get_table(table)) for table in self.tables_written]
+        if behind == "table" or self.partitions_written is None:
+            return sum(new.version - old.version for old, new in pairs)
+        return sum(
+            new.partition_versions[partition] - old.partition_versions[partition]
+            for old, new in pairs
+            for partition in self.partitions_written.get(old.table_id, ())
+        )
+
+    # What came of it.
+
+    @abstractmethod
+    def can_have_real_conflict(self) -> bool:
+        """Whether the type can contradict another commit at all."""
+
+    @abstractmethod
+    def should_abort_on_real_conflict(self) -> bool:
+        """Whether a contradiction ends the transaction."""
+
+    @property
+    def requests(self) -> Counter[str]:
+        """Storage requests completed so far, by kind, and outcomes of manifest-list appends."""
+        return self._requests.made if self.status is not TransactionStatus.PENDING else Counter()
+
+    @property
+    def now_ms(self) -> float:
+        """Virtual time: submission plus everything spent so far."""
+        return to_ms(to_ticks(self.submit_time_ms) + self.spent.total_ticks)
+
+    def result(self) -> TransactionResult:
+        """Return the outcome, or what has happened so far."""
+        spent, requests, finished = self.spent, self.requests, self.now_ms
+        commit_ticks = spent.total_ticks - self._before_commit_ticks - spent.ticks["runtime"]
+        committing = self.status not in (TransactionStatus.PENDING, TransactionStatus.EXECUTING)
+        return TransactionResult(
+            status=self.status,
+            txn_id=self.txn_id,
+            commit_time_ms=finished if self.status is TransactionStatus.COMMITTED else -1.0,
+            abort_time_ms=finished if self.status is TransactionStatus.ABORTED else -1.0,
+            abort_reason=self.abort_reason,
+            total_retries=self.total_retries,
+            commit_latency_ms=to_ms(commit_ticks) if committing else 0.0,
+            total_latency_ms=to_ms(spent.total_ticks),
+            operation_type=self.operation_type,
+            runtime_ms=self.runtime_ms,
+            manifest_list_reads=requests["manifest_list_reads"] + requests["historical_ml_reads"],
+            manifest_list_writes=requests["manifest_list_writes"],
+            manifest_file_reads=requests["manifest_file_reads"],
+            manifest_file_writes=requests["manifest_file_writes"],
+            catalog_read_ms=spent.ms("catalog_read"),
+            per_attempt_io_ms=spent.ms("per_attempt_io"),
+            conflict_io_ms=spent.ms("conflict_io"),
+            catalog_commit_ms=spent.ms("catalog_commit"),
+            submit_time_ms=self.submit_time_ms,
+        )
+
+
+class FastAppendTransaction(Transaction):
+    """Adds files, validates nothing, contradicts nobody: always retries."""
+
+    operation_type = "fast_append"
+
+    def can_have_real_conflict(self) -> bool:
+        return False
+
+    def should_abort_on_real_conflict(self) -> bool:
+        return False
+
+
+class MergeAppendTransaction(Transaction):
+    """Adds files and merges manifests: a retry merges again what concurrent commits added."""
+
+    operation_type = "merge_append"
+
+    def can_have_real_conflict(self) -> bool:
+        return False
+
+    def should_abort_on_real_conflict(self) -> bool:
+        return False
+
+
+class ValidatedOverwriteTransaction(Transaction):
+    """Replaces data: a retry validates every missed snapshot, and a contradiction aborts."""
+
+    operation_type = "validated_overwrite"
+
+    def can_have_real_conflict(self) -> bool:
+        return True
+
+    def should_abort_on_real_conflict(self) -> bool:
+        return True
+
+
+TRANSACTION_TYPES: Mapping[OperationType, type[Transaction]] = {
+    "fast_append": FastAppendTransaction,
+    "merge_append": MergeAppendTransaction,
+    "validated_overwrite": ValidatedOverwriteTransaction,
+}
+
+
+def _wait(delay_ms: float) -> Latency[None]:
+    yield delay_ms
+
+
+def _changed(table: int, partitions: frozenset[int] | None, old: CatalogSnapshot, new: CatalogSnapshot) -> bool:
+    before, after = old.get_table(table), new.get_table(table)
+    if before.version == after.version or partitions is None:
+        return before.version != after.version
+    return any(before.partition_versions[p] != after.partition_versions[p] for p in partitions)
