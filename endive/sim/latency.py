@@ -95,6 +95,10 @@ class LatencyDistribution(ABC):
         """Draw a latency in milliseconds."""
         return to_ms(self.law.ticks_at(rng.random()))
 
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the law in words, times in milliseconds."""
+
     def with_size(self, size_bytes: int) -> "LatencyDistribution":  # noqa: ARG002 - most laws ignore the size
         """Return the law for an object of that size. Only size-based laws differ."""
         return self
@@ -118,6 +122,9 @@ class LognormalLatency(LatencyDistribution):
         """Return the law with that mean (before the floor): its median is lower by `exp(sigma**2 / 2)`."""
         return cls(math.log(mean_ms) - sigma**2 / 2, sigma, min_latency_ms)
 
+    def describe(self) -> str:
+        return f"lognormal, median {math.exp(self.mu):.5g}, sigma {self.sigma:g}{_at_least(self.min_latency_ms)}"
+
     def _law(self) -> Law:
         median_ms = _rounded(math.exp(self.mu))
         return Law(_lognormal_table(self.sigma), median_ms * TICKS_PER_MS, to_ticks(self.min_latency_ms))
@@ -139,6 +146,10 @@ class SizeBasedLatency(LatencyDistribution):
     def with_size(self, size_bytes: int) -> "SizeBasedLatency":
         return replace(self, size_bytes=size_bytes)
 
+    def describe(self) -> str:
+        median = f"{self.base_latency_ms:g} + {self.latency_per_mib_ms:g}/MiB"
+        return f"lognormal, median {median}, sigma {self.sigma:g}{_at_least(self.min_latency_ms)}"
+
     def _law(self) -> Law:
         median_ms = self.base_latency_ms + self.latency_per_mib_ms * (self.size_bytes / BYTES_PER_MIB)
         return Law(_lognormal_table(self.sigma), median_ms * TICKS_PER_MS, to_ticks(self.min_latency_ms))
@@ -149,6 +160,9 @@ class FixedLatency(LatencyDistribution):
     """Always the same; for tests, and for catalogs whose latency is not the question."""
 
     latency_ms: float
+
+    def describe(self) -> str:
+        return f"always {self.latency_ms:g}"
 
     def _law(self) -> Law:
         return Law(_fixed_table(), self.latency_ms * TICKS_PER_MS, to_ticks(self.latency_ms))
@@ -161,6 +175,9 @@ class ExponentialLatency(LatencyDistribution):
     mean_ms: float
     min_latency_ms: float = 0.0
 
+    def describe(self) -> str:
+        return f"exponential, mean {self.mean_ms:g}{_at_least(self.min_latency_ms)}"
+
     def _law(self) -> Law:
         return Law(_exponential_table(), self.mean_ms * TICKS_PER_MS, to_ticks(self.min_latency_ms))
 
@@ -171,6 +188,9 @@ class UniformLatency(LatencyDistribution):
 
     low_ms: float
     high_ms: float
+
+    def describe(self) -> str:
+        return f"uniform, {self.low_ms:g} to {self.high_ms:g}"
 
     def _law(self) -> Law:
         return Law(_uniform_table(self.low_ms, self.high_ms), floor_ticks=to_ticks(self.low_ms))
@@ -183,6 +203,9 @@ class NormalLatency(LatencyDistribution):
     mean_ms: float
     stddev_ms: float
     min_latency_ms: float = 0.0
+
+    def describe(self) -> str:
+        return f"normal, mean {self.mean_ms:g}, deviation {self.stddev_ms:g}{_at_least(self.min_latency_ms)}"
 
     def _law(self) -> Law:
         return Law(_normal_table(self.mean_ms, self.stddev_ms), floor_ticks=to_ticks(self.min_latency_ms))
@@ -203,8 +226,16 @@ class EmpiricalLatency(LatencyDistribution):
         """Return the law with these quantiles: probability to milliseconds, 0 and 1 included."""
         return cls(tuple(sorted(quantiles_ms.items())))
 
+    def describe(self) -> str:
+        quantiles = ", ".join(f"p{100 * probability:g} {value:g}" for probability, value in self.points)
+        return f"measured: {quantiles}"
+
     def _law(self) -> Law:
         return Law(_empirical_table(self.points), floor_ticks=to_ticks(self.points[0][1]))
+
+
+def _at_least(floor_ms: float) -> str:
+    return f", at least {floor_ms:g}" if floor_ms else ""
 
 
 def _normal_quantile(tail: float, upper: bool) -> float:

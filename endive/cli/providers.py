@@ -1,0 +1,71 @@
+"""`endive providers`: the profiles, their figures and where the figures come from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from endive.cli.console import output
+from endive.errors import ConfigurationError
+from endive.sim.faults import suggestion
+from endive.sim.profiles import PROFILE_SETS, load_profile_set, parse_profiles
+from endive.sim.storage import Contention, LatencyDistribution, Profile
+
+OPERATIONS = ("read", "write", "cas", "cas_failure", "append", "append_failure", "tail_append")
+
+
+def providers(
+    name: Annotated[str | None, typer.Argument(help="One provider, with the source of each figure.")] = None,
+    profile_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Profiles of your own, in TOML.")] = None,
+) -> None:
+    """List the storage providers: median latency in milliseconds by operation; a dash is a missing capability."""
+    sets = {kind: load_profile_set(kind) for kind in PROFILE_SETS}
+    if profile_file is not None:
+        sets[profile_file.name] = _own(profile_file)
+    known = {profile for profiles in sets.values() for profile in profiles}
+    if name is not None and name not in known:
+        hint = suggestion(name, known) or f"; known: {', '.join(sorted(known))}"
+        raise ConfigurationError("endive providers", [f"no profile {name!r}{hint}"])
+    for kind, profiles in sets.items():
+        if name is None:
+            output.print(_overview(kind, list(profiles.values())))
+            output.print()
+        elif name in profiles:
+            output.print(_figures(kind, profiles[name]))
+            output.print()
+
+
+def _own(path: Path) -> dict[str, Profile]:
+    try:
+        return parse_profiles(str(path), path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(str(path), [f"cannot be read: {error.strerror}"]) from error
+
+
+def _median(row: LatencyDistribution | None) -> str:
+    return "-" if row is None else f"{row.law.ticks_at(0.5) / 1e6:.4g}"
+
+
+def _overview(kind: str, profiles: list[Profile]) -> Table:
+    table = Table(title=f'profiles = "{kind}"', title_justify="left", box=None, pad_edge=False)
+    table.add_column("provider")
+    for heading in (*OPERATIONS, "floor"):
+        table.add_column(heading.replace("_", " "), justify="right")
+    for profile in profiles:
+        medians = [_median(profile.latencies.get(operation)) for operation in OPERATIONS]
+        table.add_row(profile.name, *medians, f"{profile.min_latency_ms:g}")
+    return table
+
+
+def _figures(kind: str, profile: Profile) -> Table:
+    title = f'{profile.title}: provider = "{profile.name}", profiles = "{kind}"'
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for heading in ("operation", "latency, ms", "source"):
+        table.add_column(heading, overflow="fold")
+    for operation, row in profile.latencies.items():
+        table.add_row(operation, row.describe(), profile.sources.get(operation, ""))
+    if profile.contention != Contention():
+        scale = f"{profile.contention.per_writer:+g} per writer, at most {profile.contention.scale_max:g} times"
+        table.add_row("contention", scale, profile.sources.get("contention", ""))
+    return table

@@ -1,0 +1,152 @@
+"""Distributions as they are written in TOML: `{ median = 27, sigma = 0.62, min = 10 }`.
+
+A name means what it says: a mean is a mean, a median a median, and both describe the law before the floor `min`.
+`distribution` may be left out where the parameters tell it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from endive.sim.latency import (
+    EmpiricalLatency,
+    ExponentialLatency,
+    FixedLatency,
+    LatencyDistribution,
+    LognormalLatency,
+    NormalLatency,
+    SizeBasedLatency,
+    UniformLatency,
+)
+
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+Name = Literal["lognormal", "exponential", "fixed", "uniform", "normal", "size_based", "empirical"]
+
+
+class DistributionSection(BaseModel):
+    """One distribution. Times in milliseconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    distribution: Name | None = None
+    mean: Positive | None = None
+    median: Positive | None = None
+    sigma: NotNegative | None = None
+    scale: Positive | None = None
+    value: NotNegative | None = None
+    stddev: NotNegative | None = None
+    base: NotNegative | None = None
+    per_mib: NotNegative | None = None
+    quantiles: tuple[tuple[float, Positive], ...] | None = None
+    min: NotNegative | None = None
+    max: Positive | None = None
+    source: str | None = None
+    """Where the figures come from; for people."""
+
+    @property
+    def kind(self) -> Name:
+        """The distribution named, or the one that the parameters tell."""
+        return self.distribution or _implied(self.model_fields_set) or "fixed"
+
+    @model_validator(mode="after")
+    def _complete(self) -> "DistributionSection":
+        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        if not self.distribution and not _implied(given):
+            raise PydanticCustomError("distribution", "say which distribution: {names}", {"names": ", ".join(_LAWS)})
+        problem = _problem(self.kind, given - {"distribution", "source"}) or self._inconsistency()
+        if problem:
+            raise PydanticCustomError("distribution", "{problem}", {"problem": problem})
+        return self
+
+    def _inconsistency(self) -> str | None:
+        if self.kind == "uniform" and (self.min or 0.0) >= (self.max or 0.0):
+            return "uniform needs min below max"
+        if self.kind == "empirical":
+            return _quantile_problem(self.quantiles or ())
+        return None
+
+    def build(self) -> LatencyDistribution:
+        """Return the distribution."""
+        return _LAWS[self.kind].build(self)
+
+
+class _Kind(NamedTuple):
+    one_of: tuple[tuple[str, ...], ...]
+    """From each group, exactly one parameter."""
+    optional: tuple[str, ...]
+    tell_tale: str
+    """The parameter that names this distribution where nothing else does."""
+    build: Callable[[DistributionSection], LatencyDistribution]
+
+
+def _build_lognormal(section: DistributionSection) -> LatencyDistribution:
+    sigma, floor = section.sigma or 0.0, section.min or 0.0
+    if section.median is not None:
+        return LognormalLatency.from_median(section.median, sigma, floor)
+    return LognormalLatency.from_mean(section.mean or 0.0, sigma, floor)
+
+
+_LAWS: Mapping[Name, _Kind] = {
+    "lognormal": _Kind((("mean", "median"), ("sigma",)), ("min",), "sigma", _build_lognormal),
+    "exponential": _Kind(
+        (("scale", "mean"),),
+        ("min",),
+        "scale",
+        lambda section: ExponentialLatency(section.scale or section.mean or 0.0, section.min or 0.0),
+    ),
+    "fixed": _Kind((("value",),), (), "value", lambda section: FixedLatency(section.value or 0.0)),
+    "uniform": _Kind(
+        (("min",), ("max",)), (), "max", lambda section: UniformLatency(section.min or 0.0, section.max or 0.0)
+    ),
+    "normal": _Kind(
+        (("mean",), ("stddev",)),
+        ("min",),
+        "stddev",
+        lambda section: NormalLatency(section.mean or 0.0, section.stddev or 0.0, section.min or 0.0),
+    ),
+    "size_based": _Kind(
+        (("base",), ("per_mib",), ("sigma",)),
+        ("min",),
+        "base",
+        lambda section: SizeBasedLatency(
+            section.base or 0.0, section.per_mib or 0.0, section.sigma or 0.0, section.min or 0.0
+        ),
+    ),
+    "empirical": _Kind((("quantiles",),), (), "quantiles", lambda section: EmpiricalLatency(section.quantiles or ())),
+}
+_BY_TELL_TALE: tuple[Name, ...] = (
+    "empirical",
+    "size_based",
+    "fixed",
+    "uniform",
+    "exponential",
+    "normal",
+    "lognormal",
+)
+
+
+def _implied(given: set[str]) -> Name | None:
+    return next((name for name in _BY_TELL_TALE if _LAWS[name].tell_tale in given), None)
+
+
+def _problem(kind: Name, given: set[str]) -> str | None:
+    law = _LAWS[kind]
+    for group in law.one_of:
+        if len(given & set(group)) != 1:
+            return f"{kind} needs {' or '.join(group)}{', not both' if given & set(group) else ''}"
+    known = {name for group in law.one_of for name in group} | set(law.optional)
+    surplus = sorted(given - known)
+    return f"{kind} has no parameter {', '.join(surplus)}; it takes {', '.join(sorted(known))}" if surplus else None
+
+
+def _quantile_problem(points: tuple[tuple[float, float], ...]) -> str | None:
+    probabilities = [probability for probability, _ in points]
+    if len(points) < 2 or probabilities[0] != 0 or probabilities[-1] != 1:
+        return "quantiles need the minimum (probability 0) and the maximum (probability 1)"
+    if sorted(set(probabilities)) != probabilities or sorted(value for _, value in points) != [v for _, v in points]:
+        return "quantiles must rise, in probability and in value"
+    return None

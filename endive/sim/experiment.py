@@ -1,0 +1,160 @@
+"""Experiments on disk.
+
+    experiments/<label>-<hash>/cfg.toml                configuration, as it was given
+                               version.txt             what computed it
+                               <seed>/results.parquet  one row per transaction
+
+A result is written under another name and renamed when it is complete and synced, so that a file called
+`results.parquet` is always a finished run. The counters, and what the rows depend on, travel in the file's metadata.
+"""
+
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from endive import __version__
+from endive.errors import ResultError
+from endive.sim.config import Settings
+from endive.sim.simulation import Progress, Simulation
+from endive.sim.statistics import SCHEMA
+from endive.sim.summary import Summary, Window, summarise
+
+METADATA_KEY = b"endive"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run, as read back from its file."""
+
+    path: Path
+    table: pa.Table
+    about: Mapping[str, Any]
+    """What the rows depend on (label, hash, seed, cost model, versions), and the window."""
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Requests by kind and outcomes by name, of the whole run."""
+        return Counter(self.about["counters"])
+
+    def summary(self) -> Summary:
+        """Return the figures of the run in its own window."""
+        return summarise(self.table, Window(*self.about["window_ms"]))
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The directory of one configuration."""
+
+    settings: Settings
+    root: Path
+
+    @property
+    def directory(self) -> Path:
+        """Where its runs are."""
+        return self.root / f"{self.settings.label}-{self.settings.experiment_hash()}"
+
+    def result_path(self, seed: int) -> Path:
+        """Where the result of `seed` is, once it is there."""
+        return self.directory / str(seed) / self.settings.values.simulation.output_path
+
+    def load(self, seed: int) -> Result | None:
+        """Return the finished run of `seed`, or None if there is none yet."""
+        path = self.result_path(seed)
+        return load_result(path) if path.exists() else None
+
+    def run(self, seed: int, progress: Progress | None = None) -> Result:
+        """Run `seed` and keep the result. Nothing that looks finished is there before it is."""
+        statistics = Simulation(self.settings.build(seed)).run(progress)
+        about = self._about(seed) | {"seq": statistics.seq, "counters": dict(sorted(statistics.counters.items()))}
+        metadata = {METADATA_KEY: json.dumps(about).encode()}
+        table = statistics.to_arrow().replace_schema_metadata(metadata)
+        path = self.result_path(seed)
+        _make_directory(path.parent)
+        self._describe()
+        _write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
+        return Result(path, table, about)
+
+    def _about(self, seed: int) -> dict[str, Any]:
+        simulation = self.settings.values.simulation
+        end_ms = simulation.duration_ms - (simulation.trim_end_ms or 0.0)
+        return {
+            "label": self.settings.label,
+            "hash": self.settings.experiment_hash(),
+            "seed": seed,
+            "provider": self.settings.values.storage.provider,
+            "profiles": self.settings.values.storage.profiles,
+            "cost_model": self.settings.values.transaction.cost_model,
+            "duration_ms": simulation.duration_ms,
+            "window_ms": [simulation.trim_start_ms or 0.0, end_ms],
+            "version": version(),
+        }
+
+    def _describe(self) -> None:
+        for name, text in (("cfg.toml", self.settings.text), ("version.txt", version() + "\n")):
+            _write_durably(self.directory / name, partial(Path.write_text, data=text, encoding="utf-8"))
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultError(str(path), f"cannot be made ({error.strerror})", "choose another --out") from error
+
+
+def _write_durably(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file so that it is there completely or not at all, whatever happens meanwhile."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        write(part)
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        part.replace(path)
+    except OSError as error:
+        problem = f"cannot be written ({error.strerror or error})"
+        raise ResultError(str(path), problem, "free some space or choose another --out") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_result(path: Path) -> Result:
+    """Read a result. `ResultError` if it is damaged or not one of ours."""
+    if not path.is_file():
+        raise ResultError(str(path), "there is no such file", "name a results.parquet, or a directory that holds one")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise ResultError(str(path), f"cannot be read as Parquet ({error})", "delete it and run again") from error
+    metadata = (table.schema.metadata or {}).get(METADATA_KEY)
+    if metadata is None or table.schema.names != SCHEMA.names:
+        raise ResultError(str(path), "is not a result of `endive run`", "name one that is")
+    return Result(path, table, json.loads(metadata))
+
+
+def find_results(place: Path) -> list[Path]:
+    """Return the results at `place`: a file, a seed's directory, or an experiment's."""
+    if place.is_file():
+        return [place]
+    found = sorted(place.glob("*.parquet")) or sorted(place.glob("*/*.parquet"))
+    if not found:
+        raise ResultError(str(place), "holds no result", "name a directory or file written by `endive run`")
+    return found
+
+
+def version() -> str:
+    """Return what computes the results: the package's version, and the commit where it runs from a checkout."""
+    here = Path(__file__).resolve().parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return f"endive {__version__}"
+    return f"endive {__version__} ({commit})"
