@@ -30,9 +30,9 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from itertools import count
 from typing import Any, Self
-from uuid import uuid4
+from uuid import UUID
 
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -54,6 +54,8 @@ KINDS = (
     ("*.parquet", "data"),
 )
 """What an object is, by the name PyIceberg gives it; the first pattern that matches."""
+
+_write_ids = count(1)
 
 QUICK_RETRIES = {
     "commit.retry.num-retries": "10",
@@ -219,7 +221,7 @@ def rows(file: int) -> pa.Table:
 def append_manifest(table: Table, data: pa.Table) -> None:
     """Append `data` as one data file in one new manifest, whatever the table says about merging."""
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-        for file in _dataframe_to_data_files(table.metadata, data, table.io, write_uuid=uuid4()):
+        for file in _dataframe_to_data_files(table.metadata, data, table.io, write_uuid=UUID(int=next(_write_ids))):
             append.append_data_file(file)
 
 

@@ -1,10 +1,11 @@
 """`endive compare`: two results side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from endive.cli.console import output, warn
@@ -30,8 +31,15 @@ def compare(
     The same seed gives both the same transactions and the same luck (common random numbers), so runs are compared
     seed by seed: the interval is that of the differences, and is narrow even where the figures themselves vary. A
     configuration (`.toml`) that has no result yet is run.
+
+    For example:
+
+    `endive compare experiments/s3-1a2b3c4d experiments/s3x-5e6f7a8b`
+
+    `endive compare mine.toml theirs.toml --seeds 1..5`
     """
-    left, right = _runs(a, seeds, out), _runs(b, seeds, out)
+    sides = [_side(place, seeds, out) for place in (a, b)]  # both are known to be good before anything runs
+    left, right = (side() for side in sides)
     common = sorted(left.keys() & right.keys())
     if not common:
         raise ResultError(f"{a}, {b}", "have no seed in common", "run both with the same --seeds")
@@ -41,15 +49,16 @@ def compare(
     output.print(f"seeds in common: {', '.join(map(str, common))}")
 
 
-def _runs(place: str, seeds: str | None, out: Path) -> Runs:
-    if place.endswith(".toml"):
-        settings = load_configuration(place)
-        warn(settings.warnings)
-        experiment = Experiment(settings, out)
-        return {seed: obtain(experiment, seed) for seed in choose_seeds(None, seeds, settings.values.simulation.seed)}
-    found = {result.about["seed"]: result for result in map(load_result, find_results(Path(place)))}
-    wanted = set(choose_seeds(None, seeds, 0)) if seeds else found.keys()
-    return {seed: result for seed, result in found.items() if seed in wanted}
+def _side(place: str, seeds: str | None, out: Path) -> Callable[[], Runs]:
+    """Check one side; return what gets its results, running them where they are not there."""
+    if not place.endswith(".toml"):
+        found = {result.about["seed"]: result for result in map(load_result, find_results(Path(place)))}
+        wanted = set(choose_seeds(None, seeds, 0)) if seeds else found.keys()
+        return lambda: {seed: result for seed, result in found.items() if seed in wanted}
+    settings = load_configuration(place)
+    warn(settings.warnings)
+    experiment, numbers = Experiment(settings, out), choose_seeds(None, seeds, settings.values.simulation.seed)
+    return lambda: {seed: obtain(experiment, seed) for seed in numbers}
 
 
 def _table(left: list[Result], right: list[Result]) -> Table:
@@ -57,7 +66,7 @@ def _table(left: list[Result], right: list[Result]) -> Table:
     figures = [estimates(side) for side in summaries]
     changes = _differences([s.flat() for s in summaries[0]], [s.flat() for s in summaries[1]])
     table = Table(box=None, pad_edge=False)
-    table.add_column("figure")
+    table.add_column("figure", no_wrap=True)
     for heading in (_name(left[0]), _name(right[0]), "difference", "ratio"):
         table.add_column(heading, justify="right")
     for key, (name, unit) in _rows(figures[0], figures[1]).items():
@@ -69,7 +78,7 @@ def _table(left: list[Result], right: list[Result]) -> Table:
 
 
 def _name(result: Result) -> str:
-    return f"{result.about['label']}-{result.about['hash']} ({result.about['cost_model']})"
+    return escape(f"{result.about['label']}-{result.about['hash']} ({result.about['cost_model']})")
 
 
 def _rows(left: Mapping[str, Estimate], right: Mapping[str, Estimate]) -> dict[str, tuple[str, str]]:

@@ -5,22 +5,30 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel
+from rich.markup import escape
 from rich.table import Table
 
 from endive.cli.console import Overrides, output, warn
 from endive.sim.config import Settings, load_configuration
+from endive.sim.reference import keys
 
-app = typer.Typer(help="Check a configuration, or show what is in force and why.", no_args_is_help=True)
+app = typer.Typer(
+    help="Check a configuration, show what is in force and why, or list the keys that there are.", no_args_is_help=True
+)
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="A configuration in TOML.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="A configuration in TOML; `configs/` has examples.")]
 
 
 @app.command()
 def check(file: File, overrides: Overrides = None) -> None:
-    """Check a configuration completely: every fault at once, each with its place and the nearest valid name."""
+    """Check a configuration completely: every fault at once, each with its place and the nearest valid name.
+
+    Keys that have no effect with the other choices made are named in warnings. Nothing is run or written.
+    """
     settings = load_configuration(file, overrides or ())
     warn(settings.warnings)
-    output.print(f"{file}: fine; experiment {settings.label}-{settings.experiment_hash()}", soft_wrap=True)
+    name = f"{settings.label}-{settings.experiment_hash()}"
+    output.print(f"{file}: fine; experiment {name}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -37,10 +45,31 @@ def show(
         output.print_json(json.dumps({key: {"value": value, "from": origin} for key, value, origin in rows}))
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("key", "value", "from"):
+    table.add_column("key", no_wrap=True)
+    for heading in ("value", "from"):
         table.add_column(heading, overflow="fold")
     for key, value, origin in rows:
-        table.add_row(key, _text(value), origin)
+        table.add_row(key, escape(_text(value)), escape(origin))
+    output.print(table)
+
+
+@app.command("keys")
+def show_keys(
+    prefix: Annotated[
+        str, typer.Argument(metavar="[PREFIX]", help="A section, such as `catalog`, or a key; else all.")
+    ] = "",
+) -> None:
+    """List the keys of a configuration: what each takes, its default, and what it means.
+
+    A key without a default is decided by another choice, as its meaning says, or is required. Times are in
+    milliseconds, sizes in bytes. `endive config keys distribution` lists the parameters of distributions.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("key", no_wrap=True)
+    for heading in ("takes", "default", "meaning"):
+        table.add_column(heading, overflow="fold")
+    for key in keys(prefix):
+        table.add_row(*map(escape, (key.name, key.takes, key.default, key.meaning)))
     output.print(table)
 
 

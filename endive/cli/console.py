@@ -1,5 +1,6 @@
 """Where the command line writes: results to standard output, everything else to standard error."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -9,10 +10,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from endive.sim.engines import is_cold
+
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the file, such as `catalog.num_tables=10`."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Put a value in the place of the file's, such as `catalog.num_tables=10`; may be repeated. The value is "
+        "read as TOML, a bare word as text. `endive config keys` lists the keys.",
+    ),
 ]
+
+WIDTH_OF_FILES = 160
+"""A pipe or a file has no width of its own; figures must not be cut off there."""
 
 
 class _Console(Console):
@@ -21,7 +32,7 @@ class _Console(Console):
         return escape(text)
 
 
-output = _Console(highlight=False)
+output = _Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
 errors = _Console(stderr=True, highlight=False)
 
 
@@ -31,10 +42,16 @@ def warn(messages: tuple[str, ...]) -> None:
         errors.print(f"[yellow]warning:[/] {escape(message)}", soft_wrap=True)
 
 
+def say_if_compiling() -> None:
+    """Tell a user who waits for the first time what for."""
+    if is_cold():
+        errors.print("compiling the engine: about half a minute, once on this machine")
+
+
 @contextmanager
 def progress_to(total_ms: float, title: str) -> Iterator[Callable[[float], None]]:
     """Show a bar that follows virtual time. Nothing is shown where standard error is not a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task(title, total=total_ms)
+        task = progress.add_task(escape(title), total=total_ms)
         yield lambda now_ms: progress.update(task, completed=now_ms)

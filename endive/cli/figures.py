@@ -40,7 +40,12 @@ def with_interval(estimate: Estimate | None, unit: str = "") -> str:
     if estimate.half_width is None:
         return number(estimate.mean, unit)
     scale = 100 if unit == "%" else 1
-    return f"{number(estimate.mean, unit)} ± {estimate.half_width * scale:.2g}"
+    return f"{number(estimate.mean, unit)} ± {_rounded(estimate.half_width * scale)}"
+
+
+def _rounded(value: float) -> str:
+    """Return two significant digits, without an exponent."""
+    return f"{float(f'{value:.2g}'):,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _table(first: str, *headings: str) -> Table:

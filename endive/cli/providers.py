@@ -9,7 +9,7 @@ from rich.table import Table
 from endive.cli.console import output
 from endive.errors import ConfigurationError
 from endive.sim.faults import suggestion
-from endive.sim.profiles import PROFILE_SETS, load_profile_set, parse_profiles
+from endive.sim.profiles import PROFILE_SETS, load_profile_file, load_profile_set
 from endive.sim.storage import Contention, LatencyDistribution, Profile
 
 OPERATIONS = ("read", "write", "cas", "cas_failure", "append", "append_failure", "tail_append")
@@ -19,10 +19,21 @@ def providers(
     name: Annotated[str | None, typer.Argument(help="One provider, with the source of each figure.")] = None,
     profile_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Profiles of your own, in TOML.")] = None,
 ) -> None:
-    """List the storage providers: median latency in milliseconds by operation; a dash is a missing capability."""
+    """List the storage providers: median latency in milliseconds by operation; a dash is a missing capability.
+
+    With a name, all figures of that provider and where each comes from. `storage.provider` and `storage.profiles`
+    choose one in a configuration. Profiles of your own go into a file of the same form as Endive's: a table for each
+    provider, in it a distribution for each operation (`read` and `write` at least), named by `storage.profile_file`.
+
+    For example:
+
+    `endive providers s3`
+
+    `endive providers --profile-file mine.toml`
+    """
     sets = {kind: load_profile_set(kind) for kind in PROFILE_SETS}
     if profile_file is not None:
-        sets[profile_file.name] = _own(profile_file)
+        sets[profile_file.name] = load_profile_file(profile_file)
     known = {profile for profiles in sets.values() for profile in profiles}
     if name is not None and name not in known:
         hint = suggestion(name, known) or f"; known: {', '.join(sorted(known))}"
@@ -34,13 +45,6 @@ def providers(
         elif name in profiles:
             output.print(_figures(kind, profiles[name]))
             output.print()
-
-
-def _own(path: Path) -> dict[str, Profile]:
-    try:
-        return parse_profiles(str(path), path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(str(path), [f"cannot be read: {error.strerror}"]) from error
 
 
 def _median(row: LatencyDistribution | None) -> str:
@@ -59,7 +63,7 @@ def _overview(kind: str, profiles: list[Profile]) -> Table:
 
 
 def _figures(kind: str, profile: Profile) -> Table:
-    title = f'{profile.title}: provider = "{profile.name}", profiles = "{kind}"'
+    title = f'{profile.title or profile.name}: provider = "{profile.name}", profiles = "{kind}"'
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for heading in ("operation", "latency, ms", "source"):
         table.add_column(heading, overflow="fold")

@@ -7,6 +7,8 @@ from endive.sim.cost import SPEC, Behind, ConflictCost, CostModel, OperationType
 from endive.sim.latency import FixedLatency, LatencyDistribution
 from endive.timing import to_ms, to_ticks
 
+METADATA_KINDS = frozenset({"metadata_reads", "metadata_writes"})
+
 
 @dataclass(frozen=True)
 class Backoff:
@@ -21,8 +23,14 @@ class Backoff:
 
     def delay_ms(self, retry: int, u: float) -> float:
         """Return the wait before retry number `retry`, from 1; `u` places it within the jitter."""
-        capped_ms = min(self.base_ms * self.multiplier ** (retry - 1), self.max_ms)
-        return to_ms(to_ticks(capped_ms * (1.0 + self.jitter * u)))
+        return to_ms(to_ticks(self.capped_ms(retry) * (1.0 + self.jitter * u)))
+
+    def capped_ms(self, retry: int) -> float:
+        """Return the wait before retry number `retry`, from 1, without jitter."""
+        try:
+            return min(self.base_ms * self.multiplier ** (retry - 1), self.max_ms)
+        except OverflowError:
+            return self.max_ms
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class CommitOptions:
     def layout(self, ml_append_mode: bool) -> frozenset[str]:
         """Return the kinds of request that the chosen layout does not need."""
         appended = frozenset({"manifest_list_writes"}) if ml_append_mode else frozenset()
-        return appended | {"metadata_reads", "metadata_writes"} if self.metadata_inlined else appended
+        return appended | METADATA_KINDS if self.metadata_inlined else appended
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,9 @@ class Prices:
         manifests = row.per_manifest.times(options.table_manifests)
 
         def due(cost: ConflictCost) -> ConflictCost:
-            return cost.without(unneeded).times(times)
+            needed = cost.without(unneeded)
+            metadata = needed.only(METADATA_KINDS).times(tables)  # every table has its own, in any model
+            return needed.without(METADATA_KINDS).times(times) + metadata
 
         left, right = row.beside
         return cls(

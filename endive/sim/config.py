@@ -9,27 +9,29 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
 from endive.errors import ConfigurationError
 from endive.rng import Stream
 from endive.sim.catalog import AppendCatalog, CASCatalog, Catalog, InstantCatalog, LogLimits
+from endive.sim.choices import Choices
 from endive.sim.commit_options import CommitOptions, ManifestListAppend
 from endive.sim.conflict_detector import PartitionOverlapConflictDetector, ProbabilisticConflictDetector
 from endive.sim.cost import COST_MODELS
 from endive.sim.distribution_section import DistributionSection
-from endive.sim.faults import faults_of
-from endive.sim.latency import FixedLatency, SizeBasedLatency
-from endive.sim.profiles import DECISIONS, load_profile_set, parse_profiles
-from endive.sim.resolve import Origins, complete, contradictions, ineffective, partition_counts
+from endive.sim.effects import ineffective
+from endive.sim.faults import Fault, faults_of, suggestion, without_consequences
+from endive.sim.latency import FixedLatency, LatencyDistribution, SizeBasedLatency
+from endive.sim.profiles import DECISIONS, load_profile_file, load_profile_set, read_text
+from endive.sim.resolve import Origins, complete, contradictions, partition_counts
 from endive.sim.schema import Configuration, Selection
 from endive.sim.selectors import PARTITION_SELECTORS, TABLE_SELECTORS
 from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Contention, Profile, ProfiledProvider
+from endive.sim.summary import Window
 from endive.sim.transaction import ConflictDetector
 from endive.sim.workload import ClosedLoop, Workload, WorkloadConfig
 
@@ -60,6 +62,17 @@ class Settings:
         """The experiment's name: as given, else the file's."""
         return self.values.experiment.label or Path(self.source).stem
 
+    @property
+    def window(self) -> Window:
+        """The part of the run that the figures are of."""
+        simulation = self.values.simulation
+        return Window(simulation.trim_start_ms or 0.0, simulation.duration_ms - (simulation.trim_end_ms or 0.0))
+
+    def with_inter_arrival(self, inter_arrival: DistributionSection) -> "Settings":
+        """Return the same configuration with another law of arrivals."""
+        transaction = self.values.transaction.model_copy(update={"inter_arrival": inter_arrival})
+        return replace(self, values=self.values.model_copy(update={"transaction": transaction}))
+
     def build(self, seed: int | None = None) -> SimulationConfig:
         """Return a fresh simulation's configuration; its catalog and storage belong to that one run."""
         return _build(self.values, self.profile, self.values.simulation.seed if seed is None else seed)
@@ -76,12 +89,7 @@ def load_simulation_config(config_path: str, *, seed_override: int | None = None
 
 def load_configuration(path: str, overrides: Sequence[str] = ()) -> Settings:
     """Read a TOML file, apply `key=value` overrides, and check everything."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise ConfigurationError(path, [f"cannot be read: {reason}"]) from error
-    return parse_configuration(text, path, overrides)
+    return parse_configuration(read_text(Path(path)), path, overrides)
 
 
 def parse_configuration(text: str, source: str = "configuration", overrides: Sequence[str] = ()) -> Settings:
@@ -90,10 +98,11 @@ def parse_configuration(text: str, source: str = "configuration", overrides: Seq
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(source, [f"not valid TOML: {error}"]) from error
-    given = dict.fromkeys(_dotted(data), Path(source).name)
+    origin = dict.fromkeys(_dotted(data), Path(source).name)
     for override in overrides:
         key = _apply(data, override)
-        given |= dict.fromkeys([name for name in _dotted(data) if name == key or name.startswith(f"{key}.")], "--set")
+        origin |= dict.fromkeys([name for name in _dotted(data) if name == key or name.startswith(f"{key}.")], "--set")
+    given = {name: origin[name] for name in _dotted(data)}
     settings = _check(data, source, given)
     return replace(settings, text=tomli_w.dumps(data) if overrides else text)
 
@@ -101,35 +110,42 @@ def parse_configuration(text: str, source: str = "configuration", overrides: Seq
 def _check(data: Mapping[str, Any], source: str, given: Mapping[str, str]) -> Settings:
     config, faults = faults_of(Configuration, data)
     if config is None:
-        raise ConfigurationError(source, faults)
-    profile, missing = _profile(config, source)
+        raise ConfigurationError(source, [str(fault) for fault in faults])
+    found, more = _find_provider(config, source)
+    profile = _adjusted(found.profile, config)
     config, origins = complete(config, profile)
-    faults += missing or list(contradictions(config, profile))
+    faults += [*more, *contradictions(config, None if more else profile)]
     if faults:
-        raise ConfigurationError(source, faults)
-    return Settings(source, config, profile, given, origins, tuple(ineffective(config, given)))
+        raise ConfigurationError(source, [str(fault) for fault in without_consequences(faults)])
+    choices = Choices(config, profile, found.profile, found.own)
+    return Settings(source, config, profile, given, origins, tuple(ineffective(choices, given)))
 
 
-def _profile(config: Configuration, source: str) -> tuple[Profile, list[str]]:
-    """Return the provider's figures in force; if there is no such provider, a stand-in and the fault."""
+class _Found(NamedTuple):
+    profile: Profile
+    own: bool
+    """It is one of the user's own."""
+
+
+def _find_provider(config: Configuration, source: str) -> tuple[_Found, list[Fault]]:
+    """Return the provider's figures; if there is no such provider, a stand-in and the faults."""
     storage = config.storage
-    profiles = dict(load_profile_set(storage.profiles))
+    known = dict(load_profile_set(storage.profiles))
     if storage.profiles == "measured":
-        profiles |= {"instant": PROVIDER_PROFILES["instant"]}  # nothing to measure
+        known |= {"instant": PROVIDER_PROFILES["instant"]}  # nothing to measure
+    stand_in, own = _Found(known["s3"], own=False), dict[str, Profile]()
     if storage.profile_file is not None:
-        profiles |= _own_profiles(Path(source).parent / storage.profile_file)
-    if storage.provider not in profiles:
-        close = get_close_matches(storage.provider, profiles, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(profiles)}"
-        return profiles["s3"], [f"storage.provider: no profile {storage.provider!r}; {hint}"]
-    return _adjusted(profiles[storage.provider], config), []
-
-
-def _own_profiles(path: Path) -> Mapping[str, Profile]:
-    try:
-        return parse_profiles(str(path), path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(str(path), [f"storage.profile_file cannot be read: {error.strerror}"]) from error
+        try:
+            own = load_profile_file(Path(source).parent / storage.profile_file)
+        except ConfigurationError as error:
+            return stand_in, [Fault(f"storage.profile_file: {error.source}: {fault}") for fault in error.faults]
+    known |= own
+    if not storage.provider:
+        return stand_in, [Fault("storage.provider", f"required; one of {', '.join(known)}")]
+    if storage.provider not in known:
+        hint = suggestion(storage.provider, known) or f"; known: {', '.join(known)}"
+        return stand_in, [Fault("storage.provider", f"no profile {storage.provider!r}{hint}")]
+    return _Found(known[storage.provider], storage.provider in own), []
 
 
 def _adjusted(profile: Profile, config: Configuration) -> Profile:
@@ -139,16 +155,21 @@ def _adjusted(profile: Profile, config: Configuration) -> Profile:
     latencies = {
         name: row for name, row in profile.latencies.items() if storage.failure_latency or not name.endswith("_failure")
     } | explicit
-    list_read = latencies.get("manifest_list_read", latencies["read"])
-    if config.transaction.manifest_list_growth_bytes and not isinstance(list_read, SizeBasedLatency):
-        # Reading must depend on the size as well; lacking better, it takes as long as writing that much.
-        latencies["manifest_list_read"] = latencies["write"]
+    given = explicit.get("manifest_list_read") or explicit.get("read")
+    if config.transaction.manifest_list_growth_bytes and not given:
+        latencies["manifest_list_read"] = _grown(latencies)
     return replace(
         profile,
         latencies=latencies,
         contention=profile.contention if storage.contention else Contention(),
         decision=DECISIONS[storage.decision] if storage.decision else profile.decision,
     )
+
+
+def _grown(latencies: Mapping[str, LatencyDistribution]) -> LatencyDistribution:
+    """Return how long a growing manifest list is read. Lacking better, as long as writing that much."""
+    read = latencies.get("manifest_list_read", latencies["read"])
+    return read if isinstance(read, SizeBasedLatency) else latencies.get("manifest_list_write", latencies["write"])
 
 
 def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConfig:

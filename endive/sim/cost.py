@@ -48,6 +48,10 @@ class ConflictCost:
         """Return the cost less all requests of these kinds."""
         return ConflictCost(**{kind: count for kind, count in self.due if kind not in kinds})
 
+    def only(self, kinds: Collection[str]) -> "ConflictCost":
+        """Return the requests of these kinds."""
+        return ConflictCost(**{kind: count for kind, count in self.due if kind in kinds})
+
     @cached_property
     def due(self) -> tuple[tuple[str, int], ...]:
         """The kinds that are due, with their counts, in the order of the fields."""

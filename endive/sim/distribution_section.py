@@ -21,8 +21,13 @@ from endive.sim.latency import (
     UniformLatency,
 )
 
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+TIME_MAX_MS = 1e12
+"""About thirty years, far above anything meant: a slip of the keyboard should not run for ever."""
+
+NotNegative = Annotated[float, Field(ge=0, le=TIME_MAX_MS, allow_inf_nan=False, strict=True)]
+Positive = Annotated[float, Field(gt=0, le=TIME_MAX_MS, allow_inf_nan=False, strict=True)]
+Sigma = Annotated[float, Field(ge=0, le=5, allow_inf_nan=False, strict=True)]
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
 
 Name = Literal["lognormal", "exponential", "fixed", "uniform", "normal", "size_based", "empirical"]
 
@@ -32,20 +37,21 @@ class DistributionSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    distribution: Name | None = None
-    mean: Positive | None = None
-    median: Positive | None = None
-    sigma: NotNegative | None = None
-    scale: Positive | None = None
-    value: NotNegative | None = None
-    stddev: NotNegative | None = None
-    base: NotNegative | None = None
-    per_mib: NotNegative | None = None
-    quantiles: tuple[tuple[float, Positive], ...] | None = None
-    min: NotNegative | None = None
-    max: Positive | None = None
-    source: str | None = None
-    """Where the figures come from; for people."""
+    distribution: Name | None = Field(None, description="the law; unless given, the one that the parameters tell")
+    mean: Positive | None = Field(None, description="lognormal, normal, exponential: the mean, before the floor")
+    median: Positive | None = Field(None, description="lognormal: the median, before the floor")
+    sigma: Sigma | None = Field(None, description="lognormal, size_based: deviation of the logarithm")
+    scale: Positive | None = Field(None, description="exponential: the mean, before the floor")
+    value: NotNegative | None = Field(None, description="fixed: the value")
+    stddev: NotNegative | None = Field(None, description="normal: the standard deviation")
+    base: NotNegative | None = Field(None, description="size_based: median for an empty object")
+    per_mib: NotNegative | None = Field(None, description="size_based: added to the median for each MiB")
+    quantiles: tuple[tuple[Probability, Positive], ...] | None = Field(
+        None, description="empirical: pairs of probability and value, such as [[0, 5], [0.5, 9], [1, 60]]"
+    )
+    min: NotNegative | None = Field(None, description="the floor: no value is lower; uniform: the lower end")
+    max: Positive | None = Field(None, description="uniform: the upper end")
+    source: str | None = Field(None, description="where the figures come from; for people")
 
     @property
     def kind(self) -> Name:

@@ -13,7 +13,8 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ import pyarrow.parquet as pq
 from endive import __version__
 from endive.errors import ResultError
 from endive.sim.config import Settings
-from endive.sim.simulation import Progress, Simulation
+from endive.sim.engines import Engine, simulate
+from endive.sim.simulation import Progress
 from endive.sim.statistics import SCHEMA
 from endive.sim.summary import Summary, Window, summarise
 
@@ -67,25 +69,30 @@ class Experiment:
         return self.directory / str(seed) / self.settings.values.simulation.output_path
 
     def load(self, seed: int) -> Result | None:
-        """Return the finished run of `seed`, or None if there is none yet."""
+        """Return the finished run of `seed`, seen through this configuration's window; None if there is none yet."""
         path = self.result_path(seed)
-        return load_result(path) if path.exists() else None
+        if not path.exists():
+            return None
+        result = load_result(path)
+        return replace(result, about={**result.about, "window_ms": self._window_ms()})
 
-    def run(self, seed: int, progress: Progress | None = None) -> Result:
+    def prepare(self, seed: int) -> None:
+        """Make the directory of `seed` and describe the experiment in it: what cannot be written fails early."""
+        _make_directory(self.result_path(seed).parent)
+        for name, text in (("cfg.toml", self.settings.text), ("version.txt", version() + "\n")):
+            _write_durably(self.directory / name, partial(Path.write_text, data=text, encoding="utf-8"))
+
+    def run(self, seed: int, progress: Progress | None = None, engine: Engine = "compiled") -> Result:
         """Run `seed` and keep the result. Nothing that looks finished is there before it is."""
-        statistics = Simulation(self.settings.build(seed)).run(progress)
-        about = self._about(seed) | {"seq": statistics.seq, "counters": dict(sorted(statistics.counters.items()))}
-        metadata = {METADATA_KEY: json.dumps(about).encode()}
-        table = statistics.to_arrow().replace_schema_metadata(metadata)
+        self.prepare(seed)
+        result = simulate(self.settings, seed, engine, progress)
+        about = self._about(seed) | {"seq": result.seq, "counters": dict(sorted(result.counters.items()))}
+        table = result.table.replace_schema_metadata({METADATA_KEY: json.dumps(about).encode()})
         path = self.result_path(seed)
-        _make_directory(path.parent)
-        self._describe()
         _write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
         return Result(path, table, about)
 
     def _about(self, seed: int) -> dict[str, Any]:
-        simulation = self.settings.values.simulation
-        end_ms = simulation.duration_ms - (simulation.trim_end_ms or 0.0)
         return {
             "label": self.settings.label,
             "hash": self.settings.experiment_hash(),
@@ -93,14 +100,13 @@ class Experiment:
             "provider": self.settings.values.storage.provider,
             "profiles": self.settings.values.storage.profiles,
             "cost_model": self.settings.values.transaction.cost_model,
-            "duration_ms": simulation.duration_ms,
-            "window_ms": [simulation.trim_start_ms or 0.0, end_ms],
+            "duration_ms": self.settings.values.simulation.duration_ms,
+            "window_ms": self._window_ms(),
             "version": version(),
         }
 
-    def _describe(self) -> None:
-        for name, text in (("cfg.toml", self.settings.text), ("version.txt", version() + "\n")):
-            _write_durably(self.directory / name, partial(Path.write_text, data=text, encoding="utf-8"))
+    def _window_ms(self) -> list[float]:
+        return [self.settings.window.start_ms, self.settings.window.end_ms]
 
 
 def _make_directory(path: Path) -> None:
@@ -122,30 +128,58 @@ def _write_durably(path: Path, write: Callable[[Path], object]) -> None:
         problem = f"cannot be written ({error.strerror or error})"
         raise ResultError(str(path), problem, "free some space or choose another --out") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where the directory cannot even be looked into, there is nothing to remove
+            part.unlink(missing_ok=True)
+
+
+ABOUT = {"label": str, "hash": str, "seed": int, "provider": str, "profiles": str, "cost_model": str}
+"""What every result says of itself, besides the window and the counters."""
 
 
 def load_result(path: Path) -> Result:
     """Read a result. `ResultError` if it is damaged or not one of ours."""
+    if path.is_dir():
+        raise ResultError(str(path), "is a directory", "move it away, or choose another --out")
     if not path.is_file():
         raise ResultError(str(path), "there is no such file", "name a results.parquet, or a directory that holds one")
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
-        raise ResultError(str(path), f"cannot be read as Parquet ({error})", "delete it and run again") from error
-    metadata = (table.schema.metadata or {}).get(METADATA_KEY)
-    if metadata is None or table.schema.names != SCHEMA.names:
+        problem = f"cannot be read as Parquet ({_first_line(error)})"
+        raise ResultError(str(path), problem, "delete it, or run again with --again") from error
+    about = _about(table.schema.metadata or {})
+    if about is None or not table.schema.equals(SCHEMA):
         raise ResultError(str(path), "is not a result of `endive run`", "name one that is")
-    return Result(path, table, json.loads(metadata))
+    return Result(path, table, about)
+
+
+def _first_line(error: Exception) -> str:
+    """Return what an error says first; Arrow's messages go on for lines."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _about(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any] | None:
+    """Return what a result says of itself; None if it does not say it as `endive run` does."""
+    try:
+        about = json.loads(metadata[METADATA_KEY])
+        start_ms, end_ms = map(float, about["window_ms"])
+        complete = start_ms < end_ms and dict(about["counters"]) is not None
+        return about if complete and all(isinstance(about[name], kind) for name, kind in ABOUT.items()) else None
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def find_results(place: Path) -> list[Path]:
     """Return the results at `place`: a file, a seed's directory, or an experiment's."""
     if place.is_file():
         return [place]
+    if not place.exists():
+        raise ResultError(str(place), "there is no such file or directory", "name what `endive run` has written")
     found = sorted(place.glob("*.parquet")) or sorted(place.glob("*/*.parquet"))
     if not found:
-        raise ResultError(str(place), "holds no result", "name a directory or file written by `endive run`")
+        inside = sorted({str(path.parent.parent) for path in place.glob("*/*/*.parquet")})
+        remedy = f"name one of {', '.join(inside[:5])}" if inside else "name what `endive run` has written"
+        raise ResultError(str(place), "holds no result of its own", remedy)
     return found
 
 

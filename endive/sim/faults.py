@@ -1,6 +1,7 @@
 """Faults of a configuration, for people: the place, what was expected, the nearest valid name."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
@@ -13,7 +14,25 @@ RENAMED = {"catalog.mode": "catalog.type", "transaction.retries": "transaction.r
 """Names that other documents and habits use for a key."""
 
 
-def faults_of(model: type[M], data: object, prefix: str = "") -> tuple[M | None, list[str]]:
+@dataclass(frozen=True)
+class Fault:
+    """One fault: the key, what is wrong with it, and the key that was probably meant."""
+
+    place: str
+    problem: str = ""
+    """Empty where `place` says it already."""
+    meant: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}" if self.problem else self.place
+
+    def explains(self, place: str) -> bool:
+        """Whether a fault at `place` is but a consequence of this one."""
+        causes = [self.place] if self.meant is None else [self.place, self.meant]
+        return any(place == cause or place.startswith(f"{cause}.") for cause in causes)
+
+
+def faults_of(model: type[M], data: object, prefix: str = "") -> tuple[M | None, list[Fault]]:
     """Validate `data`. Return the model, if any part of it can be used, and every fault found.
 
     Faulty keys are left out and the rest is validated again, so that rules between keys can be checked as well.
@@ -22,7 +41,7 @@ def faults_of(model: type[M], data: object, prefix: str = "") -> tuple[M | None,
         return model.model_validate(data), []
     except ValidationError as error:
         details = error.errors(include_url=False)
-    faults = [_sentence(model, detail, prefix) for detail in details]
+    faults = without_consequences([_fault(model, detail, prefix) for detail in details])
     remaining = data
     for detail in details:
         remaining = _without(remaining, detail["loc"])
@@ -32,44 +51,90 @@ def faults_of(model: type[M], data: object, prefix: str = "") -> tuple[M | None,
         return None, faults
 
 
+def without_consequences(faults: Sequence[Fault]) -> list[Fault]:
+    """Leave out what only repeats another fault: a key that is missing because it is misspelt, or because it is bad."""
+
+    def is_consequence(number: int, fault: Fault) -> bool:
+        others = (other for other in faults if other.place != fault.place)
+        return any(other.explains(fault.place) for other in (*faults[:number], *others))
+
+    return [fault for number, fault in enumerate(faults) if not is_consequence(number, fault)]
+
+
 def suggestion(word: str, words: Iterable[str]) -> str:
     """Return "; did you mean ...?" if one of `words` is close to `word`, else nothing."""
     close = get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _sentence(model: type[BaseModel], detail: ErrorDetails, prefix: str) -> str:
+def _fault(model: type[BaseModel], detail: ErrorDetails, prefix: str) -> Fault:
     path = [str(part) for part in detail["loc"]]
-    place = ".".join(([prefix] if prefix else []) + path)
+    place = ".".join([prefix, *path] if prefix else path)
+    if detail["type"] == "extra_forbidden":
+        hint, meant = _nearest_key(model, path)
+        return Fault(place, f"unknown key{hint}", f"{prefix}.{meant}" if prefix and meant else meant)
+    return Fault(place, _problem(model, path, detail))
+
+
+def _problem(model: type[BaseModel], path: Sequence[str], detail: ErrorDetails) -> str:
     match detail["type"]:
-        case "extra_forbidden":
-            return f"{place}: unknown key{_nearest_key(model, path)}"
         case "missing":
-            return f"{place}: required, but not there"
+            return "required, but not there"
         case "literal_error":
             expected = detail["ctx"]["expected"]
             words = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
             found = str(detail["input"])
-            return f"{place}: {found!r} is not one of {expected}{suggestion(found, words)}"
+            return f"{found!r} is not one of {expected}{suggestion(found, words)}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"expected {_example(model, path)}{_found(detail['input'])}"
         case _:
             message = detail["msg"].removeprefix("Value error, ")
-            return f"{place}: {message[0].lower()}{message[1:]}{_found(detail['input'])}"
+            for stilted, plain in _PLAIN_WORDS.items():
+                message = message.replace(stilted, plain)
+            return f"{message[0].lower()}{message[1:]}{_found(detail['input'])}"
+
+
+_PLAIN_WORDS = {
+    "Input should be": "expected",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "text",
+    "a valid boolean": "true or false",
+    "a valid tuple": "a list",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "more than",
+}
+
+
+def _example(model: type[BaseModel], path: Sequence[str]) -> str:
+    """Return what a table looks like at that place."""
+    if "sigma" in _fields_at(model, path):
+        return "a distribution, such as { median = 27, sigma = 0.62 } or { value = 5 }"
+    return f"a table; `endive config keys {'.'.join(path)}` lists its keys"
 
 
 def _found(value: object) -> str:
     return "" if isinstance(value, Mapping) else f", but found {value!r}"
 
 
-def _nearest_key(model: type[BaseModel], path: Sequence[str]) -> str:
+def _nearest_key(model: type[BaseModel], path: Sequence[str]) -> tuple[str, str | None]:
+    """Return a hint, and the key that was probably meant."""
     place = ".".join(path)
     if place in RENAMED:
-        return f"; did you mean {RENAMED[place]!r}?"
+        return f"; did you mean {RENAMED[place]!r}?", RENAMED[place]
     siblings = _fields_at(model, path[:-1])
-    near = suggestion(path[-1], siblings)
-    if near:
-        return near
-    elsewhere = [key for key in all_keys(model) if key.rpartition(".")[2] == path[-1]]
-    return f"; it belongs at {elsewhere[0]!r}" if elsewhere else f"; known here: {', '.join(siblings)}"
+    elsewhere = [key for key in all_keys(model) if key.rpartition(".")[2] == path[-1] and not _is_parameter(model, key)]
+    close = get_close_matches(path[-1], siblings, n=1, cutoff=0.8 if elsewhere else 0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?", ".".join([*path[:-1], close[0]])
+    hint = f"it belongs at {elsewhere[0]!r}" if elsewhere else f"known here: {', '.join(siblings)}"
+    return f"; {hint}", None
+
+
+def _is_parameter(model: type[BaseModel], key: str) -> bool:
+    """Whether a key is a distribution's: those belong anywhere."""
+    return "sigma" in _fields_at(model, key.split(".")[:-1])
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:

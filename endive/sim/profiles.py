@@ -7,9 +7,10 @@ has the same form: a table for each provider, in it a distribution for each oper
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from endive.errors import ConfigurationError
 from endive.sim.distribution_section import DistributionSection, NotNegative
@@ -26,9 +27,9 @@ class ContentionSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    per_writer: NotNegative
-    scale_max: NotNegative
-    source: str | None = None
+    per_writer: NotNegative = Field(description="each further request in flight adds this share to the latency")
+    scale_max: Annotated[NotNegative, Field(ge=1)] = Field(description="but the factor never exceeds this")
+    source: str | None = Field(None, description="where the figures come from; for people")
 
 
 class ProfileSection(BaseModel):
@@ -36,16 +37,18 @@ class ProfileSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    title: str = ""
-    decision: Literal["half", "end"] = "end"
-    contention: ContentionSection | None = None
-    read: DistributionSection
-    write: DistributionSection
-    cas: DistributionSection | None = None
-    cas_failure: DistributionSection | None = None
-    append: DistributionSection | None = None
-    append_failure: DistributionSection | None = None
-    tail_append: DistributionSection | None = None
+    title: str = Field("", description="the provider's full name; for people")
+    decision: Literal["half", "end"] = Field(
+        "end", description="where in its round trip a conditional write is decided"
+    )
+    contention: ContentionSection | None = Field(None, description="writes to one object slow each other down")
+    read: DistributionSection = Field(description="GET")
+    write: DistributionSection = Field(description="PUT")
+    cas: DistributionSection | None = Field(None, description="conditional PUT that succeeds")
+    cas_failure: DistributionSection | None = Field(None, description="conditional PUT that is refused")
+    append: DistributionSection | None = Field(None, description="append at an offset that lands")
+    append_failure: DistributionSection | None = Field(None, description="append at an offset that is refused")
+    tail_append: DistributionSection | None = Field(None, description="append wherever the object ends")
 
     def build(self, name: str) -> Profile:
         """Return the profile."""
@@ -70,15 +73,29 @@ def parse_profiles(source: str, text: str) -> dict[str, Profile]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(source, [f"not valid TOML: {error}"]) from error
     profiles: dict[str, Profile] = {}
-    faults: list[str] = []
+    faults: list[str] = [] if tables else ["holds no profile; a table for each provider is expected"]
     for name, table in tables.items():
         section, found = faults_of(ProfileSection, table, prefix=name)
-        faults += found
+        faults += map(str, found)
         if isinstance(section, ProfileSection) and not found:
             profiles[name] = section.build(name)
     if faults:
         raise ConfigurationError(source, faults)
     return profiles
+
+
+def load_profile_file(path: Path) -> dict[str, Profile]:
+    """Return the profiles of a user's file."""
+    return parse_profiles(str(path), read_text(path))
+
+
+def read_text(path: Path) -> str:
+    """Return what a TOML file says. `ConfigurationError` if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise ConfigurationError(str(path), [f"cannot be read: {reason}"]) from error
 
 
 def load_profile_set(name: str) -> Mapping[str, Profile]:

@@ -1,7 +1,7 @@
 """A transaction's storage requests: made one by one or in batches, and counted."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 
 from endive.errors import InvariantError
@@ -17,7 +17,7 @@ BATCHED = frozenset({"historical_ml_reads", "manifest_file_reads", "manifest_fil
 APPENDS_MAX = 1_000
 """Physical attempts to append one manifest-list entry. Losing that many races in a row means the model is misused."""
 
-_OBJECT: Mapping[str, str] = {
+OBJECTS: Mapping[str, str] = {
     "metadata_reads": "table_metadata",
     "metadata_writes": "table_metadata",
     "manifest_list_reads": "manifest_list",
@@ -50,31 +50,49 @@ class Requests:
         """Name the manifest lists that this transaction appends to under ML+."""
         if not self._options.manifest_list_append.per_partition or partitions is None:
             return [f"manifest_list/{table}" for table in self._tables]
-        return [f"manifest_list/{table}/{part}" for table in self._tables for part in sorted(partitions[table])]
+        return [f"manifest_list/{table}/{part}" for table in self._tables for part in sorted(partitions.get(table, ()))]
 
     def make(self, cost: ConflictCost, snapshot: CatalogSnapshot) -> Latency[None]:
         """Make the requests of `cost`; a batch takes as long as its longest request."""
+        for kind, size_bytes, width in self._batches(cost, snapshot):
+            yield from self._batch(kind, size_bytes, width)
+            self._completed(kind, width)
+
+    def make_beside(self, left: ConflictCost, right: ConflictCost, snapshot: CatalogSnapshot) -> Latency[None]:
+        """Make two series of requests at the same time."""
+        yield from together([self._series(left, snapshot), self._series(right, snapshot)])
+        for kind, count in (*left.due, *right.due):
+            self._completed(kind, count)
+
+    def _series(self, cost: ConflictCost, snapshot: CatalogSnapshot) -> Latency[None]:
+        for kind, size_bytes, width in self._batches(cost, snapshot):
+            yield from self._batch(kind, size_bytes, width)
+
+    def _batches(self, cost: ConflictCost, snapshot: CatalogSnapshot) -> Iterator[tuple[str, int, int]]:
+        """Yield kind, size in bytes and width of each batch that is due."""
         for kind, count in cost.due:
-            size_bytes = self._size_bytes(_OBJECT[kind], snapshot)
+            size_bytes = self._size_bytes(OBJECTS[kind], snapshot)
             batch = self._options.max_parallel if kind in BATCHED else 1
             for done in range(0, count, batch):
-                yield from self._batch(kind, size_bytes, min(batch, count - done))
+                yield kind, size_bytes, min(batch, count - done)
+
+    def _completed(self, kind: str, count: int) -> None:
+        self.made[kind] += count
+        if kind == "manifest_list_reads":
+            self._known = {key: self._storage.objects.state(key) for key in self._lists}
 
     def _batch(self, kind: str, size_bytes: int, width: int) -> Latency[None]:
         if width == 1:
             results = [(yield from self._request(kind, size_bytes))]
         else:
             results = yield from together([self._request(kind, size_bytes) for _ in range(width)])
-        self.made[kind] += width
-        if kind == "manifest_list_reads":
-            self._known = {key: self._storage.objects.state(key) for key in self._lists}
         if any(result.latency_ms < self._storage.min_latency_ms for result in results):
             raise InvariantError("minimum latency", f"a request of {kind} was faster than {self._storage.name} can be")
 
     def _request(self, kind: str, size_bytes: int) -> Latency[StorageResult]:
         if kind.endswith("writes"):
-            return self._storage.write(_OBJECT[kind], size_bytes)
-        return self._storage.read(_OBJECT[kind], size_bytes)
+            return self._storage.write(OBJECTS[kind], size_bytes)
+        return self._storage.read(OBJECTS[kind], size_bytes)
 
     def _size_bytes(self, thing: str, snapshot: CatalogSnapshot) -> int:
         options = self._options
@@ -101,7 +119,9 @@ class Requests:
         for _ in range(APPENDS_MAX):
             if sealed:
                 yield from self._storage.read(key, size_bytes)
+                self.made["manifest_list_reads"] += 1
                 result = yield from self._storage.renew(key, size_bytes, entry_bytes)
+                self.made["manifest_list_writes"] += 1
                 outcome = "manifest_append_sealed_rewrite"
             else:
                 result = yield from self._storage.conditional(

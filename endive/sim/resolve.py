@@ -1,14 +1,21 @@
 """From what a file says to what is in force: defaults that depend on other choices, and rules between keys."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from endive.sim.cost import COST_MODELS
+from endive.sim.distribution_section import DistributionSection
+from endive.sim.faults import Fault
 from endive.sim.schema import Configuration
-from endive.sim.storage import Profile
+from endive.sim.storage import LatencyDistribution, Profile
+from endive.timing import to_ms
+
+TRANSACTIONS_MAX = 10_000_000
+"""More than this neither ends nor fits into memory."""
+PARTITIONS_MAX = 10_000_000
+MANIFESTS_MAX = 10_000
 
 Origins = Mapping[str, str]
 """Dotted key to the reason of its value, for keys that the file leaves open."""
@@ -29,7 +36,7 @@ def _defaults(config: Configuration, profile: Profile) -> Iterator[tuple[str, An
     yield "simulation.trim_start_ms", quarter_ms, "a quarter of the run"
     yield "simulation.trim_end_ms", quarter_ms, "a quarter of the run"
     yield "storage.decision", "end" if profile.decision == 1.0 else "half", f"profile {profile.name}"
-    kind = config.catalog.type or ("cas" if "cas" in profile.latencies else "append")
+    kind = config.catalog.type or ("cas" if profile.find("cas", "catalog") else "append")
     yield "catalog.type", kind, f"what {profile.name} can do"
     yield "catalog.conflict_granularity", "table" if kind == "append" else "catalog", f"catalog type {kind}"
     model = COST_MODELS[config.transaction.cost_model]
@@ -57,48 +64,101 @@ def _with(model: Any, path: list[str], value: object) -> Any:  # noqa: ANN401
     return model.model_copy(update={path[0]: inner})
 
 
-def contradictions(config: Configuration, profile: Profile) -> Iterator[str]:
-    """Yield what cannot be built, each with its place and the remedy. `config` is complete."""
+def contradictions(config: Configuration, profile: Profile | None) -> Iterator[Fault]:
+    """Yield what cannot be built or would never end, each with its place and the remedy.
+
+    `config` is complete. Without a profile, what depends on one is left unsaid.
+    """
     transaction, catalog, simulation = config.transaction, config.catalog, config.simulation
     if (simulation.trim_start_ms or 0) + (simulation.trim_end_ms or 0) >= simulation.duration_ms:
-        yield "simulation.trim_start_ms: with trim_end_ms it leaves nothing of duration_ms; trim less"
+        yield Fault("simulation.trim_start_ms", "with trim_end_ms it leaves nothing of duration_ms; trim less")
     if transaction.operation_types.total == 0:
-        yield "transaction.operation_types: all weights are 0; give one of them"
-    if transaction.arrivals == "open" and transaction.inter_arrival is None:
-        yield "transaction.inter_arrival: required for open arrivals, such as { scale = 1000 } for one a second"
-    if transaction.arrivals == "closed" and transaction.writers is None:
-        yield "transaction.writers: required for closed arrivals; say how many writers"
+        yield Fault("transaction.operation_types", "all weights are 0; give one of them")
+    if mean_ms(transaction.conflicting_manifests) > MANIFESTS_MAX:
+        yield Fault("transaction.conflicting_manifests", f"a mean of more than {MANIFESTS_MAX:,} files; use fewer")
     backoff = transaction.retry_backoff
     if (backoff.base_ms or 0) > (backoff.max_ms or 0):
-        yield "transaction.retry_backoff.max_ms: less than base_ms; raise it"
-    yield from _topology_faults(config)
-    yield from _capability_faults(config, profile)
+        yield Fault("transaction.retry_backoff.max_ms", "less than base_ms; raise it")
     if catalog.table_groups > catalog.num_tables:
-        yield f"catalog.table_groups: {catalog.table_groups} groups of {catalog.num_tables} tables; use at most as many"
+        problem = f"{catalog.table_groups} groups of {catalog.num_tables} tables; use at most as many"
+        yield Fault("catalog.table_groups", problem)
+    yield from _topology_faults(config)
+    if profile is not None:
+        yield from _capability_faults(config, profile)
+    yield from _arrival_faults(config, profile)
 
 
-def _topology_faults(config: Configuration) -> Iterator[str]:
+def _topology_faults(config: Configuration) -> Iterator[Fault]:
     tables, partitions = config.catalog.num_tables, config.catalog.partitions
     if partitions.num_partitions is not None and partitions.per_table is not None:
-        yield "catalog.partitions: num_partitions or per_table, not both"
+        yield Fault("catalog.partitions", "num_partitions or per_table, not both")
     if partitions.per_table is not None and len(partitions.per_table) != tables:
-        yield f"catalog.partitions.per_table: {len(partitions.per_table)} entries for num_tables = {tables}"
+        yield Fault("catalog.partitions.per_table", f"{len(partitions.per_table)} entries for num_tables = {tables}")
     if (config.transaction.tables.per_txn or 1) > tables:
-        yield f"transaction.tables.per_txn: more than catalog.num_tables = {tables}"
-    fewest = min(partition_counts(config))
-    if (config.transaction.partitions.per_txn or 1) > fewest:
-        yield f"transaction.partitions.per_txn: more than a table's {fewest} partitions; see catalog.partitions"
+        yield Fault("transaction.tables.per_txn", f"more than catalog.num_tables = {tables}")
+    counts = partition_counts(config)
+    if sum(counts) > PARTITIONS_MAX:
+        yield Fault("catalog.partitions", f"{sum(counts):,} in all tables together; use at most {PARTITIONS_MAX:,}")
+    if counts and (config.transaction.partitions.per_txn or 1) > min(counts):
+        problem = f"more than a table's {min(counts)} partitions; see catalog.partitions"
+        yield Fault("transaction.partitions.per_txn", problem)
 
 
-def _capability_faults(config: Configuration, profile: Profile) -> Iterator[str]:
-    kind = config.catalog.type
-    if kind in ("cas", "append") and kind not in profile.latencies:
-        yield f"catalog.type: {profile.name} has no {kind}; choose another, or give storage.latency.{kind}"
-    if config.transaction.manifest_list_mode == "append" and "append" not in profile.latencies:
-        yield (
-            f"transaction.manifest_list_mode: {profile.name} has no append, which ML+ needs; "
-            "use rewrite, another provider, or give storage.latency.append"
+def _capability_faults(config: Configuration, profile: Profile) -> Iterator[Fault]:
+    kind, catalog = config.catalog.type, config.catalog
+    if kind in ("cas", "append") and not profile.find(kind, "catalog"):
+        yield Fault("catalog.type", f"{profile.name} has no {kind}; choose another, or give storage.latency.{kind}")
+    compacts = kind == "append" and (catalog.compaction_threshold or catalog.compaction_max_entries)
+    if compacts and not profile.find("cas", "compaction"):
+        yield Fault(
+            "catalog.compaction_threshold",
+            f"{profile.name} has no cas, which compaction needs; never compact (0), or give storage.latency.cas",
         )
+    if config.transaction.manifest_list_mode == "append" and not profile.find("append", "manifest_list"):
+        yield Fault(
+            "transaction.manifest_list_mode",
+            f"{profile.name} has no append, which ML+ needs; use rewrite, another provider, or give "
+            "storage.latency.append",
+        )
+
+
+def _arrival_faults(config: Configuration, profile: Profile | None) -> Iterator[Fault]:
+    transaction, duration_ms = config.transaction, config.simulation.duration_ms
+    problem = f"more than {TRANSACTIONS_MAX:,} transactions in duration_ms; space them out, or run shorter"
+    if transaction.arrivals == "open":
+        if transaction.inter_arrival is None:
+            example = "required for open arrivals, such as { scale = 1000 } for one a second"
+            yield Fault("transaction.inter_arrival", example)
+        elif mean_ms(transaction.inter_arrival) * TRANSACTIONS_MAX < duration_ms:
+            yield Fault("transaction.inter_arrival", problem)
+    elif transaction.writers is None:
+        yield Fault("transaction.writers", "required for closed arrivals; say how many writers")
+    elif profile and _shortest_cycle_ms(config, profile) * TRANSACTIONS_MAX < duration_ms * transaction.writers:
+        yield Fault("transaction.think", problem)
+
+
+def _shortest_cycle_ms(config: Configuration, profile: Profile) -> float:
+    """Return about how long a closed-loop writer takes at least from one transaction to the next."""
+    own_ms = mean_ms(config.transaction.think) + mean_ms(config.transaction.runtime)
+    kind = config.catalog.type or "cas"
+    commit_ms = config.catalog.latency_ms if kind == "instant" else _row_mean_ms(profile, kind, "catalog")
+    io_ms = _row_mean_ms(profile, "read", "manifest_list") + _row_mean_ms(profile, "write", "manifest_file")
+    return own_ms + commit_ms + io_ms
+
+
+def _row_mean_ms(profile: Profile, operation: str, kind: str) -> float:
+    row = profile.find(operation, kind)
+    return _mean_ms(row) if row else 0.0
+
+
+def mean_ms(section: DistributionSection) -> float:
+    """Return about the mean of a distribution."""
+    return _mean_ms(section.build())
+
+
+def _mean_ms(row: LatencyDistribution) -> float:
+    points = 256
+    return sum(to_ms(row.law.ticks_at((point + 0.5) / points)) for point in range(points)) / points
 
 
 def partition_counts(config: Configuration) -> tuple[int, ...]:
@@ -107,163 +167,3 @@ def partition_counts(config: Configuration) -> tuple[int, ...]:
     if partitions.per_table is not None:
         return partitions.per_table
     return (partitions.num_partitions or 1,) * config.catalog.num_tables
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """Keys that do something only if a condition holds."""
-
-    keys: tuple[str, ...]
-    condition: Callable[[Configuration], bool]
-    needs: str
-
-
-def _weight(config: Configuration, *names: str) -> bool:
-    return any(getattr(config.transaction.operation_types, name) > 0 for name in names)
-
-
-def _tracked(config: Configuration) -> bool:
-    return config.transaction.partitions.per_txn is not None
-
-
-def _reads_more(config: Configuration) -> bool:
-    chosen = (config.transaction.tables, config.transaction.partitions)
-    return any(part.write_fraction < 1 and (part.per_txn or 0) > 1 for part in chosen)
-
-
-_RULES = (
-    _Rule(("catalog.latency_ms",), lambda c: c.catalog.type == "instant", 'catalog.type = "instant"'),
-    _Rule(
-        (
-            "catalog.compaction_threshold",
-            "catalog.compaction_max_entries",
-            "catalog.log_entry_size",
-            "catalog.log_entry_read_ms",
-        ),
-        lambda c: c.catalog.type == "append",
-        'catalog.type = "append"',
-    ),
-    _Rule(
-        ("catalog.table_groups",),
-        lambda c: c.catalog.conflict_granularity == "catalog" and c.catalog.type != "append",
-        'conflict_granularity = "catalog" and a catalog that swaps',
-    ),
-    _Rule(("catalog.partitions",), _tracked, "transaction.partitions.per_txn"),
-    _Rule(
-        (
-            "transaction.partitions.selector",
-            "transaction.partitions.alpha",
-            "transaction.partitions.write_fraction",
-        ),
-        _tracked,
-        "transaction.partitions.per_txn",
-    ),
-    _Rule(("transaction.tables.alpha",), lambda c: c.transaction.tables.selector == "zipf", 'tables.selector = "zipf"'),
-    _Rule(
-        ("transaction.partitions.alpha",),
-        lambda c: c.transaction.partitions.selector == "zipf",
-        'partitions.selector = "zipf"',
-    ),
-    _Rule(("transaction.inter_arrival",), lambda c: c.transaction.arrivals == "open", 'arrivals = "open"'),
-    _Rule(
-        ("transaction.writers", "transaction.think"),
-        lambda c: c.transaction.arrivals == "closed",
-        'arrivals = "closed"',
-    ),
-    _Rule(
-        ("transaction.real_conflict_probability",),
-        lambda c: c.transaction.conflict_detector == "probabilistic" and _weight(c, "validated_overwrite"),
-        "the probabilistic detector and validated overwrites",
-    ),
-    _Rule(
-        ("transaction.real_conflict", "transaction.conflict_detector"),
-        lambda c: _weight(c, "validated_overwrite"),
-        "validated overwrites in operation_types",
-    ),
-    _Rule(
-        ("transaction.conflicting_manifests",),
-        lambda c: c.transaction.real_conflict == "merge",
-        'real_conflict = "merge"',
-    ),
-    _Rule(
-        ("transaction.manifests_per_concurrent_commit",),
-        lambda c: _weight(c, "merge_append") and c.transaction.cost_model != "pyiceberg",
-        "merge appends, and a cost model other than pyiceberg",
-    ),
-    _Rule(
-        ("transaction.count_behind", "transaction.max_parallel"),
-        lambda c: _weight(c, "merge_append", "validated_overwrite") or c.transaction.cost_model == "pyiceberg",
-        "merge appends or validated overwrites",
-    ),
-    _Rule(
-        ("transaction.table_manifests",),
-        lambda c: c.transaction.cost_model == "pyiceberg" and _weight(c, "merge_append", "validated_overwrite"),
-        'cost_model = "pyiceberg", with merge appends or validated overwrites',
-    ),
-    _Rule(
-        (
-            "transaction.manifest_list_entry_size",
-            "transaction.manifest_list_seal_threshold",
-            "transaction.manifest_list_entries",
-            "transaction.manifest_list_scope",
-        ),
-        lambda c: c.transaction.manifest_list_mode == "append",
-        'manifest_list_mode = "append"',
-    ),
-    _Rule(
-        ("transaction.table_metadata_bytes",),
-        lambda c: c.catalog.table_metadata_inlined is False,
-        "catalog.table_metadata_inlined = false",
-    ),
-    _Rule(
-        tuple(
-            f"transaction.retry_backoff.{key}" for key in ("base_ms", "multiplier", "max_ms", "jitter", "before_read")
-        ),
-        lambda c: c.transaction.retry_backoff.enabled is True,
-        "retry_backoff.enabled = true",
-    ),
-    _Rule(
-        ("transaction.retry_backoff", "transaction.retry_timeout_ms"),
-        lambda c: (c.transaction.retry or 0) > 0,
-        "at least one retry",
-    ),
-)
-
-_VALUE_RULES = (
-    _Rule(
-        ('transaction.isolation = "serializable"',),
-        lambda c: c.transaction.isolation != "serializable" or _reads_more(c),
-        "transactions that read more than they write: write_fraction below 1 and per_txn above 1",
-    ),
-    *(
-        _Rule(
-            (f'{key} = "partition"',),
-            lambda c, key=key: value_at(c, key) != "partition" or _tracked(c),  # type: ignore[misc]
-            "transaction.partitions.per_txn",
-        )
-        for key in (
-            "catalog.conflict_granularity",
-            "transaction.count_behind",
-            "transaction.manifest_list_scope",
-        )
-    ),
-    _Rule(
-        ("write_fraction below 1",),
-        lambda c: (
-            not _reads_more(c) or c.transaction.isolation == "serializable" or c.catalog.table_metadata_inlined is False
-        ),
-        "serializable isolation, or table metadata of its own: else nothing depends on what is only read",
-    ),
-)
-
-
-def ineffective(config: Configuration, given: Collection[str]) -> Iterator[str]:
-    """Yield a warning for each key in `given` that does nothing with the other choices made. `config` is complete."""
-    for rule in _RULES:
-        for key in rule.keys:
-            touched = any(name == key or name.startswith(f"{key}.") for name in given)
-            if touched and not rule.condition(config):
-                yield f"{key} has no effect: it needs {rule.needs}"
-    for rule in _VALUE_RULES:
-        if not rule.condition(config):
-            yield f"{rule.keys[0]} has no effect: it needs {rule.needs}"

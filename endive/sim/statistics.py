@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from endive.errors import InvariantError
 from endive.sim.transaction import Transaction, TransactionResult, TransactionStatus
 
 STATUS_NAMES = {status: status.name.lower() for status in TransactionStatus}
@@ -36,6 +37,27 @@ SCHEMA = pa.schema(
     ]
 )
 """The specification's columns. Times are in milliseconds; `t_commit` is -1 for a transaction that did not commit."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run leaves behind, whichever engine ran it."""
+
+    table: pa.Table
+    """The specification's columns, in the order of the transactions' numbers."""
+    counters: Counter[str]
+    seq: int
+
+    def check(self) -> None:
+        """Check that commits equal `seq`.
+
+        A commit whose answer is still on its way back at the end of the run is installed, but not yet a commit here.
+        """
+        counts = Counter(self.table["status"].to_pylist())
+        committed = counts.pop("committed", 0)
+        unfinished = sum(counts.values()) - counts.pop("aborted", 0)
+        if not 0 <= self.seq - committed <= unfinished:
+            raise InvariantError("commits equal seq", f"{committed} commits, but seq is {self.seq}")
 
 
 @dataclass
@@ -109,6 +131,10 @@ class Statistics:
         """Return the rows in the order of their numbers, with exactly the specification's columns."""
         rows = sorted(self.transactions, key=lambda row: row.txn_id)
         return pa.Table.from_pylist([_row(result) for result in rows], schema=SCHEMA)
+
+    def to_result(self) -> RunResult:
+        """Return rows, counters and final `seq`."""
+        return RunResult(self.to_arrow(), +self.counters, self.seq)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return the rows as a pandas frame."""

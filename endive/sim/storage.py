@@ -261,8 +261,8 @@ class ProfiledProvider(StorageProvider):
 
     def tail_append(self, key: str, size_bytes: int) -> Latency[StorageResult]:
         result = yield from self._request("tail_append", key, size_bytes)
-        self._objects.lengths[key] += size_bytes
-        return result
+        landed = self._objects.extend(key, self._objects.lengths[key], size_bytes)
+        return StorageResult(landed, result.latency_ms, size_bytes, *self._objects.state(key))
 
     def renew(self, key: str, size_bytes: int, length: int) -> Latency[StorageResult]:
         result = yield from self._request("write", key, size_bytes)

@@ -1,9 +1,10 @@
 """The figures of a run: what people want to know of a table of transactions.
 
 The window is in virtual time: a transaction counts in it if it *finished* in it, an arrival if it was submitted in it.
-The functions are pure; they take a table with the specification's columns and return values.
 """
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from endive.sim.cost import OPERATION_TYPES
+from endive.timing import TICKS_PER_MS, to_ticks
 
 Array = npt.NDArray[Any]
 QUANTILES = (0.5, 0.95, 0.99)
@@ -30,11 +32,6 @@ class Window:
     def seconds(self) -> float:
         """Length of the window."""
         return (self.end_ms - self.start_ms) / 1000.0
-
-    def holds(self, times_ms: Array) -> Array:
-        """Return which times lie in the window."""
-        inside: Array = (times_ms >= self.start_ms) & (times_ms < self.end_ms)
-        return inside
 
 
 @dataclass(frozen=True)
@@ -70,6 +67,8 @@ class Summary:
     """In flight when the run ended; whole run."""
     transactions: int
     """Submitted; whole run."""
+    drift: float | None = None
+    """Change of the commit rate within the window, if it is more than chance: the run has not settled."""
 
     def flat(self) -> dict[str, float | None]:
         """Return the figures by dotted name, for comparing and averaging."""
@@ -77,43 +76,119 @@ class Summary:
 
 
 TIME_PURPOSES = ("catalog_read", "per_attempt_io", "conflict_io", "catalog_commit", "backoff")
+STATUSES = ("executing", "committing", "committed", "aborted")
+REASONS = (None, "max_retries_exceeded", "validation_exception", "retry_timeout")
+BINS = 20
+"""The window is cut into so many parts to see whether it is stationary."""
+
+
+class Tally:
+    """Adds up transactions, in one go or piece by piece: what comes out does not depend on the pieces.
+
+    Rows are given as columns of integers: times in ticks, words by their place in `STATUSES`, `OPERATION_TYPES` and
+    `REASONS`. Only counts, sums and the commit latencies of the window are kept.
+    """
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._limits = (to_ticks(window.start_ms), to_ticks(window.end_ms))
+        self._counts: Counter[str] = Counter()
+        self._spent: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
+        self._latencies: list[Array] = []
+        self._kinds: list[Array] = []
+        self._bins = np.zeros(BINS, np.int64)
+
+    def add(self, columns: Mapping[str, Array]) -> None:
+        """Add rows, each transaction once."""
+        ends = columns["t_submit"] + columns["total_latency"]
+        committed, aborted = (
+            columns["status"] == STATUSES.index("committed"),
+            columns["status"] == STATUSES.index("aborted"),
+        )
+        finished = committed | aborted
+        counted = finished & self._holds(ends)
+        commits = committed & counted
+        self._counts.update(
+            transactions=len(ends),
+            offered=int(self._holds(columns["t_submit"]).sum()),
+            committed=int(committed.sum()),
+            finished=int(finished.sum()),
+            counted=int(counted.sum()),
+            retries=int(columns["n_retries"][counted].sum()),
+        )
+        for name in ("total_latency", "t_runtime", *(f"{purpose}_ms" for purpose in TIME_PURPOSES[:-1])):
+            self._spent[name] += int(columns[name][counted].sum())
+        for code, count in zip(*np.unique(columns["abort_reason"][counted & aborted], return_counts=True), strict=True):
+            self._reasons[REASONS[code] or "unknown"] += int(count)
+        self._latencies.append(columns["commit_latency"][commits])
+        self._kinds.append(columns["operation_type"][commits])
+        self._bins += np.histogram(ends[commits], BINS, self._limits)[0]
+
+    def _holds(self, ticks: Array) -> Array:
+        inside: Array = (ticks >= self._limits[0]) & (ticks < self._limits[1])
+        return inside
+
+    @property
+    def counted(self) -> int:
+        """Transactions that have finished in the window so far."""
+        return self._counts["counted"]
+
+    @property
+    def successes(self) -> int:
+        """Those of them that committed."""
+        return sum(part.size for part in self._latencies)
+
+    def summary(self, reached_ms: float = math.inf) -> Summary:
+        """Return the figures of everything added; if the run ended before the window did, of the part it reached."""
+        counts, whole = self._counts, reached_ms >= self._window.end_ms
+        window = self._window if whole else Window(self._window.start_ms, max(reached_ms, self._window.start_ms + 1.0))
+        latency_ms, kinds = np.concatenate(self._latencies) / TICKS_PER_MS, np.concatenate(self._kinds)
+        return Summary(
+            window=window,
+            offered_per_s=counts["offered"] / window.seconds,
+            committed_per_s=latency_ms.size / window.seconds,
+            success=_share(latency_ms.size, counts["counted"]),
+            success_whole_run=_share(counts["committed"], counts["finished"]),
+            latency=_latencies(latency_ms, kinds),
+            retries_mean=_share(counts["retries"], counts["counted"]),
+            time_ms=_times(self._spent, counts["counted"]),
+            aborted=dict(sorted(self._reasons.items())),
+            unfinished=counts["transactions"] - counts["finished"],
+            transactions=counts["transactions"],
+            drift=drift(self._bins) if whole else None,
+        )
 
 
 def summarise(table: pa.Table, window: Window) -> Summary:
     """Return the figures of a table of transactions."""
+    words = {"status": STATUSES, "operation_type": OPERATION_TYPES, "abort_reason": REASONS}
     columns = {
-        name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names if name != "abort_reason"
+        name: _codes(table[name], words[name]) if name in words else _ticks(name, table[name].to_numpy())
+        for name in table.column_names
     }
-    committed, aborted = columns["status"] == "committed", columns["status"] == "aborted"
-    finished = committed | aborted
-    counted = finished & window.holds(columns["t_submit"] + columns["total_latency"])
-    commits = committed & counted
-    return Summary(
-        window=window,
-        offered_per_s=_per_second(window.holds(columns["t_submit"]), window),
-        committed_per_s=_per_second(commits, window),
-        success=_share(commits, counted),
-        success_whole_run=_share(committed, finished),
-        latency=_latencies(columns["commit_latency"], columns["operation_type"], commits),
-        retries_mean=float(columns["n_retries"][counted].mean()) if counted.any() else None,
-        time_ms=_times(columns, counted),
-        aborted=_reasons(table.filter(pa.array(counted & aborted))),
-        unfinished=int((~finished).sum()),
-        transactions=table.num_rows,
-    )
+    tally = Tally(window)
+    tally.add(columns)
+    return tally.summary()
 
 
-def _per_second(chosen: Array, window: Window) -> float:
-    return float(chosen.sum()) / window.seconds
+def _codes(column: pa.ChunkedArray, words: Sequence[str | None]) -> Array:
+    codes: Array = pc.index_in(column, pa.array(words, pa.string())).to_numpy()
+    return codes
 
 
-def _share(part: Array, whole: Array) -> float | None:
-    return float(part.sum() / whole.sum()) if whole.any() else None
+def _ticks(name: str, values: Array) -> Array:
+    counts = name == "txn_id" or name.startswith(("n_", "manifest_"))
+    return values if counts else np.rint(values * TICKS_PER_MS).astype(np.int64)
 
 
-def _latencies(latency_ms: Array, kinds: Array, commits: Array) -> dict[str, LatencyFigures]:
-    chosen = {"all": commits} | {kind: commits & (kinds == kind) for kind in OPERATION_TYPES}
-    return {name: _figures(latency_ms[rows]) for name, rows in chosen.items() if name == "all" or rows.any()}
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _latencies(latency_ms: Array, kinds: Array) -> dict[str, LatencyFigures]:
+    by_kind = {name: latency_ms[kinds == code] for code, name in enumerate(OPERATION_TYPES)}
+    return {"all": _figures(latency_ms)} | {name: _figures(part) for name, part in by_kind.items() if part.size}
 
 
 def _figures(latency_ms: Array) -> LatencyFigures:
@@ -122,19 +197,27 @@ def _figures(latency_ms: Array) -> LatencyFigures:
     return LatencyFigures(int(latency_ms.size), *(float(q) for q in np.quantile(latency_ms, QUANTILES)))
 
 
-def _times(columns: Mapping[str, Array], counted: Array) -> dict[str, float]:
+def _times(spent: Mapping[str, int], counted: int) -> dict[str, float]:
     """Return the mean milliseconds by purpose. What is neither work nor I/O is waiting: the backoff."""
-    if not counted.any():
+    if not counted:
         return {}
-    means = {name: float(columns[f"{name}_ms"][counted].mean()) for name in TIME_PURPOSES[:-1]}
-    busy_ms = sum(means.values()) + float(columns["t_runtime"][counted].mean())
-    rest_ms = round(float(columns["total_latency"][counted].mean()) - busy_ms, 6)  # times are whole nanoseconds
-    return means | {"backoff": rest_ms}
+    ticks = {name: spent[f"{name}_ms"] for name in TIME_PURPOSES[:-1]}
+    ticks["backoff"] = spent["total_latency"] - spent["t_runtime"] - sum(ticks.values())
+    return {name: value / TICKS_PER_MS / counted for name, value in ticks.items()}
 
 
-def _reasons(aborted: pa.Table) -> dict[str, int]:
-    counts = pc.value_counts(aborted["abort_reason"]).to_pylist()
-    return {entry["values"]: entry["counts"] for entry in counts}
+def drift(bins: Array) -> float | None:
+    """Return by what share the commit rate changes from the first half of the window to the second.
+
+    None: by no more than chance would, so the window may be taken as stationary. The halves are compared by the scatter of
+    the parts within them, at three standard errors; a change of less than 5 % is never reported.
+    """
+    first, second = bins[: BINS // 2], bins[BINS // 2 :]
+    if not first.sum():
+        return None if not second.sum() else float("inf")
+    change = float(second.mean() / first.mean()) - 1.0
+    error = float(np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / (BINS // 2))) / float(first.mean())
+    return change if abs(change) > max(0.05, 3 * error) else None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,9 @@ from endive.sim.cost import NOTHING, ConflictCost, OperationCost, OperationType
 from endive.sim.requests import Requests
 from endive.sim.storage import StorageProvider
 from endive.sim.streams import StreamFamily, TransactionStreams
-from endive.timing import Latency, Spent, timed, to_ms, to_ticks, together
+from endive.timing import Latency, Spent, timed, to_ms, to_ticks
+
+_NONE: frozenset[int] = frozenset()
 
 PURPOSES = ("catalog_read", "runtime", "per_attempt_io", "conflict_io", "catalog_commit", "backoff")
 
@@ -108,6 +110,7 @@ class Transaction(ABC):
         self.abort_reason: str | None = None
         self.events: Counter[str] = Counter()
         self.spent = Spent(*PURPOSES)
+        self._options = CommitOptions()
         self._before_commit_ticks = 0
 
     def execute(
@@ -151,7 +154,7 @@ class Transaction(ABC):
         if model.refreshes_first:
             yield from self._learn()
         for attempt in range(self._max_retries + 1):
-            if self.abort_reason or self._timed_out(started_ticks):
+            if self.abort_reason or (attempt > 0 and self._timed_out(started_ticks)):
                 return False
             self.total_retries = attempt
             ready = not must_prepare or (yield from self._prepare(first=attempt == 0))
@@ -186,8 +189,8 @@ class Transaction(ABC):
         prices = self._prices
         yield from self._pay_conflict_cost(prices.first if first else prices.retry, "per_attempt_io")
         if prices.beside[0] != NOTHING:
-            both = [self._requests.make(branch, self._snapshot) for branch in prices.beside]
-            yield from timed(together(both), self.spent, "per_attempt_io")
+            both = self._requests.make_beside(*prices.beside, self._snapshot)
+            yield from timed(both, self.spent, "per_attempt_io")
         if self._ml_append:
             appends = self._requests.append_entries(self._snapshot)
             yield from timed(appends, self.spent, "per_attempt_io")
@@ -224,7 +227,8 @@ class Transaction(ABC):
         """Read the catalog and resolve what was missed. Return whether the next attempt must prepare anew."""
         seen, self._snapshot = self._snapshot, (yield from self._read_catalog())
         if not self.has_write_overlap(seen, self._snapshot):
-            self.events["no_overlap"] += 1
+            if seen.seq != self._snapshot.seq:
+                self.events["no_overlap"] += 1
             return False
         base = self._start if self._options.cost_model.behind_since_start else seen
         cost = self.get_conflict_cost(self.snapshots_behind(base, self._snapshot), self._ml_append)
@@ -276,7 +280,7 @@ class Transaction(ABC):
         That is what it writes; under serializable isolation also what it reads.
         """
         written = self.partitions_written
-        watched = [(table, None if written is None else written[table]) for table in self.tables_written]
+        watched = [(table, None if written is None else written.get(table, _NONE)) for table in self.tables_written]
         if self._options.serializable:
             watched += self.reads.items()
         return any(_changed(table, partitions, old_snapshot, new_snapshot) for table, partitions in watched)
@@ -292,7 +296,7 @@ class Transaction(ABC):
         return sum(
             new.partition_versions[partition] - old.partition_versions[partition]
             for old, new in pairs
-            for partition in self.partitions_written.get(old.table_id, ())
+            for partition in self.partitions_written.get(old.table_id, _NONE)
         )
 
     # What came of it.

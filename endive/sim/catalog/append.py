@@ -89,9 +89,9 @@ class AppendCatalog(Catalog):
 
     def _read_log(self) -> Latency[float]:
         """Read the checkpoint and the entries after it."""
-        entries = self._log.entries
-        result = yield from self._storage.read(self.LOG, entries * self._entry_bytes)
-        replay_ms = entries * self._entry_read_ms
+        size_bytes = self._storage.objects.lengths[self.LOG] - self._log.checkpoint_offset
+        replay_ms = self._log.entries * self._entry_read_ms
+        result = yield from self._storage.read(self.LOG, size_bytes)
         if replay_ms:
             yield replay_ms
         return result.latency_ms + replay_ms
@@ -111,7 +111,7 @@ class AppendCatalog(Catalog):
                 elapsed_ms += yield from self._compact()
             applied: list[bool] = []
             result = yield from self._storage.conditional(
-                "append", self.LOG, self._entry_bytes, partial(self._land, proposal, applied)
+                "append", self.LOG, proposal.size_bytes, partial(self._land, proposal, applied)
             )
             elapsed_ms += result.latency_ms
             self._known_offset = result.offset
@@ -127,7 +127,7 @@ class AppendCatalog(Catalog):
     def _land(self, proposal: IntentionRecord, applied: list[bool]) -> bool:
         """Decide one append: did it land, and if so, is the intention applied?"""
         counters = self._state.counters
-        if not self._storage.objects.extend(self.LOG, self._known_offset, self._entry_bytes):
+        if not self._storage.objects.extend(self.LOG, self._known_offset, proposal.size_bytes):
             counters["append_physical_failure"] += 1
             return False
         counters["append_physical_success"] += 1

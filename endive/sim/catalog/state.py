@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from endive.errors import InvariantError
 from endive.sim.catalog.types import CatalogSnapshot, IntentionRecord, Partitions, TableMetadata
 
-GRANULARITIES = ("catalog", "table", "partition")
+_NONE: frozenset[int] = frozenset()
 
 
 class CatalogState:
@@ -44,7 +44,7 @@ class CatalogState:
         """Whether a unit that the proposal writes, or must find unchanged, was touched since its snapshot."""
         written = proposal.partitions_written
         if any(
-            self._touched_seq(table, None if written is None else written.get(table)) > proposal.expected_seq
+            self._touched_seq(table, None if written is None else written.get(table, _NONE)) > proposal.expected_seq
             for table in proposal.tables_written
         ):
             return True
@@ -79,7 +79,7 @@ class CatalogState:
                 "version monotonicity",
                 f"table {table.table_id} at {table.version} asked to go to {new_version}",
             )
-        touched = range(table.num_partitions) if partitions is None else partitions.get(table.table_id, ())
+        touched = range(table.num_partitions) if partitions is None else partitions.get(table.table_id, _NONE)
         versions = list(table.partition_versions)
         for partition in touched:
             versions[partition] += 1

@@ -1,0 +1,1 @@
+"""Measurements: each script writes `results/<name>.json`, and numbers in the documentation cite that file."""

@@ -1,0 +1,166 @@
+"""`endive capacity`: the highest load that holds a target."""
+
+import json
+import math
+import os
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from itertools import product
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from endive.cli.console import Overrides, errors, output, progress_to, say_if_compiling, warn
+from endive.cli.figures import with_interval
+from endive.cli.run import choose_seeds
+from endive.errors import ConfigurationError
+from endive.sim.capacity import Capacity, SeedCapacity, Target, load_of, seed_capacity
+from endive.sim.config import Settings, load_configuration
+from endive.sim.summary import Estimate
+
+Cases = dict[str, Settings]
+"""Configurations by what distinguishes them."""
+
+
+def capacity(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A configuration in TOML, with open arrivals.")],
+    success: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of transactions that must commit.")] = 0.95,
+    p99_ms: Annotated[float | None, typer.Option("--p99-ms", min=0.0, help="Highest p99 of commit latency.")] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=A,B,…", help="Answer for each of these values; several `--vary` give every combination."
+        ),
+    ] = None,
+    seeds: Annotated[str, typer.Option(metavar="A..B", help="Replications; more narrow the interval.")] = "1..5",
+    tolerance: Annotated[float, typer.Option(min=0.001, max=0.5, help="Of each search, relative to the load.")] = 0.01,
+    overrides: Overrides = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Find the highest offered load that holds a target, with its 95 % confidence interval.
+
+    The file's own load is where the search begins; its law of arrivals is kept, only faster or slower. Every seed
+    brings the same transactions at every load.
+
+    For example:
+
+    `endive capacity configs/fast_append_s3.toml --success 0.95`
+
+    `endive capacity configs/fast_append_s3.toml --vary storage.provider=s3,s3x --vary catalog.num_tables=1,10,20`
+    """
+    target = Target(success, p99_ms)
+    cases = _cases(file, overrides or [], vary or [])
+    warn(tuple(dict.fromkeys(message for settings in cases.values() for message in settings.warnings)))
+    answers = _search(cases, choose_seeds(None, seeds, 0), target, tolerance)
+    if as_json:
+        output.print_json(json.dumps({name: _document(answer) for name, answer in answers.items()}))
+        return
+    if vary:
+        output.print(_table(answers))
+    else:
+        output.print(_sentence(next(iter(cases.values())), next(iter(answers.values()))), soft_wrap=True, markup=False)
+    for name, answer in answers.items():
+        if answer.exists and answer.drifts:
+            warn((f"{name or file}: the window is not stationary at capacity; trim more, or run longer",))
+
+
+def _cases(file: str, overrides: list[str], vary: list[str]) -> Cases:
+    """Load the configuration with every combination of the values. Every fault is found before anything runs."""
+    choices = [[f"{key}={value}" for value in values] for key, values in map(_parse_vary, vary)]
+    cases = {" ".join(chosen): load_configuration(file, [*overrides, *chosen]) for chosen in product(*choices)}
+    for settings in cases.values():
+        load_of(settings)
+    return cases
+
+
+def _parse_vary(text: str) -> tuple[str, list[str]]:
+    key, equals, values = text.partition("=")
+    parts = [part.strip() for part in values.split(",") if part.strip()]
+    if not equals or not key or not parts:
+        raise ConfigurationError("--vary", [f"{text!r}: expected KEY=A,B such as catalog.num_tables=1,10,20"])
+    return key, parts
+
+
+def _search(cases: Cases, seeds: list[int], target: Target, tolerance: float) -> dict[str, Capacity]:
+    """Search every case and seed, on all cores: the kernel runs without Python's lock."""
+    say_if_compiling()
+    jobs = [(name, seed) for name in cases for seed in seeds]
+    found: dict[tuple[str, int], SeedCapacity] = {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool, progress_to(len(jobs), "searching") as tell:
+        running: dict[Future[SeedCapacity], tuple[str, int]] = {
+            pool.submit(seed_capacity, cases[name], seed, target, tolerance): (name, seed) for name, seed in jobs
+        }
+        try:
+            for future in as_completed(running):
+                found[running[future]] = future.result()
+                tell(len(found))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            errors.print("stopping; a search under way ends first")
+            raise
+    return {name: Capacity(tuple(found[name, seed] for seed in seeds), target) for name in cases}
+
+
+def _sentence(settings: Settings, answer: Capacity) -> str:
+    tables = settings.values.catalog.num_tables
+    what = f"{settings.profile.title or settings.profile.name}, {tables} table{'s' if tables != 1 else ''}"
+    model = f"cost model {settings.values.transaction.cost_model}, {settings.values.storage.profiles} profile"
+    if answer.exists:
+        return (
+            f"{what}: {with_interval(answer.committed)} commits/s at {answer.target} "
+            f"({with_interval(answer.offered)} offered, p99 {with_interval(answer.p99_ms)} ms, "
+            f"{len(answer.seeds)} seeds, {model}); the limit is {answer.limit}"
+        )
+    worst = min(answer.seeds, key=lambda seed: seed.offered_per_s)
+    if worst.offered_per_s == math.inf:
+        return f"{what}: {answer.target} holds at every load tried, up to {worst.at_capacity.offered_per_s:.0f}/s"
+    return f"{what}: {answer.target} does not hold at any load: {_how_bad(worst)}; {_remedy(worst)}"
+
+
+def _how_bad(seed: SeedCapacity) -> str:
+    summary = seed.at_capacity
+    p99_ms = summary.latency["all"].p99_ms
+    if summary.success is None:
+        return f"at {summary.offered_per_s:.3g}/s nothing finishes in the window"
+    latency = "" if p99_ms is None else f" and p99 {p99_ms:,.0f} ms"
+    return f"at {summary.offered_per_s:.3g}/s success is {100 * summary.success:.1f} %{latency} ({seed.limit})"
+
+
+def _remedy(seed: SeedCapacity) -> str:
+    if seed.at_capacity.success is None:
+        return "run longer (simulation.duration_ms), or with shorter transactions"
+    return "ask for less, or change the catalog, the provider or the retries"
+
+
+def _table(answers: dict[str, Capacity]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("case")
+    for heading in ("commits/s", "offered/s", "p99 ms"):
+        table.add_column(heading, justify="right")
+    table.add_column("the limit is")
+    for name, answer in answers.items():
+        if answer.exists:
+            figures: tuple[Estimate | None, ...] = (answer.committed, answer.offered, answer.p99_ms)
+            table.add_row(name, *map(with_interval, figures), answer.limit)
+        else:
+            worst = min(answer.seeds, key=lambda seed: seed.offered_per_s)
+            text = "no limit found" if worst.offered_per_s == math.inf else f"holds at no load: {_how_bad(worst)}"
+            table.add_row(name, "-", "-", "-", text)
+    return table
+
+
+def _document(answer: Capacity) -> dict[str, object]:
+    return {
+        "target": str(answer.target),
+        "exists": answer.exists,
+        "commits_per_s": _pair(answer.committed) if answer.exists else None,
+        "offered_per_s": _pair(answer.offered) if answer.exists else None,
+        "p99_ms": _pair(answer.p99_ms) if answer.exists and answer.p99_ms else None,
+        "limit": answer.limit,
+        "seeds": len(answer.seeds),
+        "stationary": not answer.drifts,
+    }
+
+
+def _pair(figure: Estimate) -> dict[str, float | None]:
+    return {"mean": figure.mean, "half_width_95": figure.half_width}

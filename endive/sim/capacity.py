@@ -1,0 +1,211 @@
+"""The highest offered load that holds a target.
+
+Each seed is searched on its own: the load is doubled or halved until the target stops or starts to hold, then
+bisected. The same seed brings the same transactions at every load, only closer together (common random numbers), so
+neighbouring loads differ by the load and not by luck. The capacities of the seeds are a sample; their mean carries an
+interval.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from endive.errors import ConfigurationError
+from endive.sim.config import Settings
+from endive.sim.distribution_section import DistributionSection
+from endive.sim.summary import Estimate, Summary, Tally, estimate
+from endive.timing import to_ms
+
+LOAD_MAX = 2_000.0
+"""Transactions a second. A target that still holds there is not about load."""
+COUNTED_MIN, COUNTED_ENOUGH = 2_000, 50_000
+"""A run is not judged by fewer transactions than the first, and ends with the second: a share is then known to 0.1 %."""
+TRANSACTIONS_MIN = 30
+"""With fewer transactions in the window, a share of them says nothing."""
+
+Evaluate = Callable[[float], Summary]
+"""Simulates a load, in transactions a second."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a load must hold."""
+
+    success: float
+    p99_ms: float | None = None
+
+    def is_decided(self, tally: Tally) -> bool:
+        """Whether more of a run would not change the answer: success is out of reach, or known well enough."""
+        if tally.counted < COUNTED_MIN:
+            return False
+        share = tally.successes / tally.counted
+        error = math.sqrt(self.success * (1 - self.success) / tally.counted)
+        return tally.counted >= COUNTED_ENOUGH or share + 5 * error < self.success
+
+    def broken_by(self, summary: Summary) -> str | None:
+        """Return which part of the target a run misses; None if it holds."""
+        if summary.success is None:
+            return "nothing finishes in the window"
+        if summary.success < self.success:
+            return f"success: {_reason(summary)}"
+        p99_ms = summary.latency["all"].p99_ms
+        if self.p99_ms is not None and p99_ms is not None and p99_ms > self.p99_ms:
+            return f"p99 latency: most of it is {_longest(summary)}"
+        return None
+
+    def __str__(self) -> str:
+        latency = "" if self.p99_ms is None else f" and p99 of at most {self.p99_ms:g} ms"
+        return f"{100 * self.success:g} % success{latency}"
+
+
+def _reason(summary: Summary) -> str:
+    names = {
+        "max_retries_exceeded": "retries run out",
+        "validation_exception": "real conflicts abort",
+        "retry_timeout": "the time for retries runs out",
+    }
+    worst = max(summary.aborted, key=lambda name: summary.aborted[name])
+    return names.get(worst, worst)
+
+
+def _longest(summary: Summary) -> str:
+    longest = max(summary.time_ms, key=lambda name: summary.time_ms[name])
+    return longest.replace("_io", " I/O").replace("_", " ")
+
+
+@dataclass(frozen=True)
+class SeedCapacity:
+    """What one seed can take."""
+
+    offered_per_s: float
+    """The highest load found to hold; 0 if none does, infinite if every one does."""
+    at_capacity: Summary
+    """The run at that load; if none holds, the one at the lowest load tried."""
+    limit: str
+    """What breaks the target a little above."""
+
+
+def find_capacity(
+    evaluate: Evaluate, start_per_s: float, window_s: float, target: Target, tolerance: float
+) -> SeedCapacity:
+    """Search one seed, to a relative tolerance."""
+    low, high = start_per_s, start_per_s
+    summary = evaluate(start_per_s)
+    limit = target.broken_by(summary)
+    if limit is None:
+        while limit is None:
+            low, best = high, summary
+            high *= 2
+            if high > LOAD_MAX:
+                return SeedCapacity(math.inf, best, "none found")
+            summary = evaluate(high)
+            limit = target.broken_by(summary)
+    else:
+        while (broken := target.broken_by(summary)) is not None:
+            high, limit = low, broken
+            low /= 2
+            if low * window_s < TRANSACTIONS_MIN:
+                return SeedCapacity(0.0, summary, limit)
+            summary = evaluate(low)
+        best = summary
+    return _bisect(evaluate, (low, high), (best, limit), target, tolerance)
+
+
+def _bisect(
+    evaluate: Evaluate, bracket: tuple[float, float], known: tuple[Summary, str], target: Target, tolerance: float
+) -> SeedCapacity:
+    (low, high), (best, limit) = bracket, known
+    while high / low > 1 + tolerance:
+        middle = math.sqrt(low * high)
+        summary = evaluate(middle)
+        broken = target.broken_by(summary)
+        if broken is None:
+            low, best = middle, summary
+        else:
+            high, limit = middle, broken
+    return SeedCapacity(low, best, limit)
+
+
+def load_of(settings: Settings) -> float:
+    """Return the offered load of a configuration, in transactions a second."""
+    arrivals = settings.values.transaction.inter_arrival
+    if settings.values.transaction.arrivals != "open" or arrivals is None:
+        raise ConfigurationError(settings.source, ["transaction.arrivals: capacity is a load, and needs open arrivals"])
+    law = arrivals.build().law
+    mean_ms = sum(to_ms(law.ticks_at((part + 0.5) / 4096)) for part in range(4096)) / 4096
+    if mean_ms <= 0:
+        raise ConfigurationError(settings.source, ["transaction.inter_arrival: nothing between arrivals is no load"])
+    return 1000.0 / mean_ms
+
+
+def with_load(settings: Settings, factor: float) -> Settings:
+    """Return the configuration at `factor` times its load: the same law of arrivals, closer together."""
+    arrivals = settings.values.transaction.inter_arrival
+    if arrivals is None:
+        raise ConfigurationError(settings.source, ["transaction.inter_arrival: required"])
+    return settings.with_inter_arrival(shrunk(arrivals, factor))
+
+
+SCALED = ("mean", "median", "scale", "value", "stddev", "min", "max")
+
+
+def shrunk(section: DistributionSection, factor: float) -> DistributionSection:
+    """Return a distribution of times with every time divided by `factor`; shapes stay."""
+    changes: dict[str, object] = {
+        name: value / factor for name in SCALED if (value := getattr(section, name)) is not None
+    }
+    if section.quantiles is not None:
+        changes["quantiles"] = tuple((probability, value / factor) for probability, value in section.quantiles)
+    return section.model_copy(update=changes)
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The answer over several seeds."""
+
+    seeds: tuple[SeedCapacity, ...]
+    target: Target
+
+    @property
+    def exists(self) -> bool:
+        """Whether every seed has a highest load: the target can be met, and can be missed."""
+        return all(0.0 < seed.offered_per_s < math.inf for seed in self.seeds)
+
+    @property
+    def offered(self) -> Estimate:
+        """Offered transactions a second."""
+        return estimate([seed.offered_per_s for seed in self.seeds])
+
+    @property
+    def committed(self) -> Estimate:
+        """Commits a second at that load."""
+        return estimate([seed.at_capacity.committed_per_s for seed in self.seeds])
+
+    @property
+    def p99_ms(self) -> Estimate | None:
+        """Commit latency at that load."""
+        values = [value for seed in self.seeds if (value := seed.at_capacity.latency["all"].p99_ms) is not None]
+        return estimate(values) if len(values) == len(self.seeds) else None
+
+    @property
+    def limit(self) -> str:
+        """What breaks the target above; the most frequent answer of the seeds."""
+        answers = [seed.limit for seed in self.seeds]
+        return max(answers, key=answers.count)
+
+    @property
+    def drifts(self) -> bool:
+        """Whether most seeds' windows were not stationary at capacity."""
+        return 2 * sum(seed.at_capacity.drift is not None for seed in self.seeds) > len(self.seeds)
+
+
+def seed_capacity(settings: Settings, seed: int, target: Target, tolerance: float) -> SeedCapacity:
+    """Search one seed of a configuration on the compiled engine."""
+    from endive.sim.engine.run import summarise_compiled  # noqa: PLC0415 - loading Numba takes a second
+
+    base, window = load_of(settings), settings.window
+
+    def evaluate(load_per_s: float) -> Summary:
+        return summarise_compiled(with_load(settings, load_per_s / base), seed, window, target.is_decided)
+
+    return find_capacity(evaluate, base, window.seconds, target, tolerance)

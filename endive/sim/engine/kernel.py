@@ -1,0 +1,1155 @@
+"""The compiled engine's kernel: the model of `endive.sim.transaction` as a state machine over arrays.
+
+**Why it is fast.** Between two looks at shared state a transaction's I/O needs no event: its latencies are functions
+of its own streams, so they are drawn and summed. Only what reads or changes shared state is an event: a catalog read
+that lands, a conditional write that is decided or answered, a manifest list whose length is learned.
+
+**Why it is the same.** Time is whole nanoseconds, so sums do not depend on their order; draws depend on the transaction
+and the purpose, not on the order of events; simultaneous events run in the order of their transactions' numbers. A wait
+is entered in the books when it is over; one that would end at or after the horizon never is. So a transaction whose
+next wait crosses the horizon is *cut* there, and what it has done until then is its row.
+
+**How to read it.** `advance` pops events and runs the transaction from its program counter until it waits again. The
+steps have the names of the methods they stand for. Five things are handed around:
+
+* `c`, the configuration as numbers (a record of `CONFIG`; never changes);
+* `g`, what all share (a record of `SHARED`: the catalog's sequence number, the log, counters);
+* `t`, the transaction (a record of `TRANSACTION`), and `d`, its tables, partitions and versions, as integers;
+* `state`, the versions of tables and partitions, the lengths of manifest lists; `c.at_...` says where each begins;
+* `curves`, the quantile tables one after the other: of each piece its start and its rise.
+
+All compiled code is in this one file, because Numba's cache looks at the file of the cached function only.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+OCTAVES, NO_OCTAVES, PIECES = np.uint64(40), np.uint64(0), np.uint64(64)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+ONE, TWO, S11, S27, S30, S31 = np.uint64(1), np.uint64(2), np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31)
+S46 = np.uint64(46)
+HALF, WHOLE, TAIL_MIN = np.uint64(1 << 52), np.uint64(1 << 53), np.uint64(1 << 13)
+PIECE_MASK, PIECE_UNIT = np.uint64((1 << 46) - 1), 2.0**-46
+FRACTION_MASK = np.uint64((1 << 52) - 1)
+TICKS_PER_MS = 1_000_000
+BYTES_PER_MIB = 1024 * 1024
+APPENDS_MAX = 1_000
+NEVER = np.int64(np.iinfo(np.int64).max)
+ZERO, ONCE = np.int64(0), np.int64(1)
+
+# Numbers below are NumPy's, not Python's: Numba compiles a function anew for each Python integer it is called with.
+
+# Laws: index of `c.law_...`. The first eight are the request kinds of `ConflictCost`, in its order.
+METADATA_READ, LIST_READ, LIST_WRITE, HISTORY_READ, FILE_READ, FILE_WRITE, METADATA_WRITE, HEAD = np.arange(8)
+KINDS = np.int64(8)
+ARRIVAL, THINK, RUNTIME, CATALOG_READ, MERGED = np.arange(8, 13)
+CONDITIONAL = np.int64(13)  # then two laws, success and failure, for each kind of conditional request
+CAS, LOG_APPEND, COMPACT, LIST_APPEND = np.arange(4)
+LAWS = 13 + 8
+
+# Streams: index of `c.roots`.
+R_STORAGE, R_CATALOG, R_BACKOFF, R_CONFLICT, R_ARRIVAL, R_THINK, R_RUNTIME, R_OPERATION, R_TABLES, R_PARTITIONS = (
+    np.arange(10)
+)
+
+# Costs: second index of `c.costs`.
+FIRST, RETRY, LEFT, RIGHT, CHECK, PUBLISH, PER_SNAPSHOT, PER_CONCURRENT = np.arange(8)
+
+# Purposes: index of `t.spent`.
+S_READ, S_RUN, S_ATTEMPT, S_CONFLICT, S_COMMIT, S_BACKOFF = np.arange(6)
+
+# Rows of `odds`, and of `topology`.
+TABLE_SUMS, TABLE_WEIGHTS, PARTITION_SUMS, PARTITION_WEIGHTS = np.arange(4)
+COUNT, BEGINS, WRITTEN = np.arange(3)  # of each table: its partitions, the first one's number, how many are written
+
+# Program counters.
+(
+    START, READ, READ_BEGIN, READ_DONE, ATTEMPT_TOP, PREPARE, LIST_KNOWN, BESIDE, LIST_TRY, LIST_RENEWED, PREPARED,
+    PUBLISHING, SWAP, COMMIT_LOOP, COND, COND_DECIDE, COND_LAND, DISCOVERED, FAILED, LEARN_END, DONE, WAITING,
+) = np.arange(22)  # fmt: skip
+INITIAL, LEARN, CHECKING = np.arange(3)  # what a catalog read is for
+
+EXECUTING, COMMITTING, COMMITTED, ABORTED = np.arange(4)
+NO_REASON, MAX_RETRIES, VALIDATION, TIMEOUT = np.arange(4)
+
+COUNTERS = (
+    "metadata_reads", "manifest_list_reads", "manifest_list_writes", "historical_ml_reads", "manifest_file_reads",
+    "manifest_file_writes", "metadata_writes", "heads", "catalog_reads", "cas_success", "cas_failure",
+    "append_physical_success", "append_physical_failure", "append_logical_success", "append_logical_conflict",
+    "append_compactions_triggered", "append_compactions_completed", "discovery_reads",
+    "manifest_append_physical_success", "manifest_append_physical_failure", "manifest_append_sealed_rewrite",
+    "no_overlap", "real_conflicts", "false_conflicts", "stale_before_swap",
+)  # fmt: skip
+(
+    C_CATALOG_READ, C_CAS_YES, C_CAS_NO, C_PHYSICAL_YES, C_PHYSICAL_NO, C_LOGICAL_YES, C_LOGICAL_NO, C_SEALED,
+    C_COMPACTED, C_DISCOVERY, C_LIST_YES, C_LIST_NO, C_LIST_REWRITE, C_NO_OVERLAP, C_REAL, C_FALSE, C_STALE,
+) = np.arange(8, 25)  # fmt: skip
+
+ROW = (
+    "txn_id", "t_submit", "t_runtime", "t_commit", "commit_latency", "total_latency", "n_retries", "status",
+    "operation_type", "abort_reason", "manifest_list_reads", "manifest_list_writes", "manifest_file_reads",
+    "manifest_file_writes", "catalog_read_ms", "per_attempt_io_ms", "conflict_io_ms", "catalog_commit_ms",
+)  # fmt: skip
+"""A finished transaction: columns of `rows`."""
+
+
+def _record(numbers: str, **others: object) -> np.dtype[np.void]:
+    """Return the type of a record: whole numbers by name, then other fields with their types and shapes."""
+    fields = [(name, np.int64) for name in numbers.split()] + list(others.items())
+    flat: list[Any] = [(name, *kind) if isinstance(kind, tuple) else (name, kind) for name, kind in fields]
+    return np.dtype(flat, align=True)
+
+
+CONFIG = _record(
+    "horizon writers tables tables_per_txn tables_written tracked granularity groups serializable appending "
+    "entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
+    "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
+    "has_backoff backoff_before_read ml_append list_entry_bytes list_seal_bytes keeps_entries lists_per_partition lists "
+    "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight "
+    "d_written d_parts d_seen d_start d_new d_known d_sealed versions",
+    entry_read_ms=np.float64,
+    probability=np.float64,
+    concurrent_manifests=np.float64,
+    jitter=np.float64,
+    roots=(np.uint64, (10,)),
+    mix=(np.float64, (3,)),
+    law_table=(np.uint64, (LAWS,)),  # where its curve begins
+    law_scale=(np.float64, (LAWS,)),  # ticks, at the size that is usual for the law
+    law_floor=(np.int64, (LAWS,)),
+    law_base=(np.float64, (LAWS,)),  # of a size-based law, in ms
+    law_per_mib=(np.float64, (LAWS,)),
+    law_sized=(np.int64, (LAWS,)),
+    costs=(np.int64, (3, 8, 8)),  # operation, which, request kind
+    has_beside=(np.int64, (3,)),
+    decision=(np.float64, (2,)),  # of the catalog's store, of the tables'
+    per_writer=(np.float64, (2,)),
+    scale_max=(np.float64, (2,)),
+)
+
+SHARED = _record(
+    "seq next_txn next_arrival heap free rows log_length log_sealed log_checkpoint log_entries stuck events",
+    counters=(np.int64, (len(COUNTERS),)),
+)
+
+TRANSACTION = _record(
+    "txn pc now due submit run op status reason attempt next must_prepare refreshing reading seq start_seq new_seq started "
+    "before wait kind ticks_yes ticks_no landed seen_offset seen_sealed offset list applied delay lost "
+    "drawn_storage drawn_catalog drawn_backoff drawn_conflict",
+    key_storage=np.uint64,
+    key_catalog=np.uint64,
+    key_backoff=np.uint64,
+    key_conflict=np.uint64,
+    spent=(np.int64, (6,)),
+    made=(np.int64, (4,)),  # manifest lists read and written, manifest files read and written
+)
+
+# Why `advance` returned.
+REACHED, POOL_FULL, ROWS_FULL, STUCK = np.arange(4)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _leading_zeros(typingctx: Any, value: Any) -> Any:  # noqa: ARG001 - Numba's protocol
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        return builder.ctlz(args[0], context.get_constant(types.boolean, True))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _borrowed(typingctx: Any, array: Any) -> Any:  # noqa: ARG001 - Numba's protocol
+    """Return an array that does not count its references: handing it to a function then costs nothing.
+
+    Whoever calls this keeps the array itself alive.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        view.meminfo = context.get_constant_null(types.MemInfoPointer(types.voidptr))
+        return view._getvalue()
+
+    return array(array), codegen
+
+
+entry = njit(cache=True, nogil=True)
+"""For what Python calls. The rest is compiled into it, and needs neither wrappers nor a cache of its own."""
+inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inlined = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+
+
+# Random numbers and latencies.
+
+
+@inlined
+def mix(z):
+    z = (z ^ (z >> S30)) * MIX_1
+    z = (z ^ (z >> S27)) * MIX_2
+    return z ^ (z >> S31)
+
+
+@inner
+def child(root, number):
+    return mix(root ^ mix((np.uint64(number) + ONE) * GOLDEN))
+
+
+@inlined
+def draw(key, number):
+    """Return number `number` of a stream, from 1: an integer of 53 bits."""
+    return mix(key + np.uint64(number) * GOLDEN) >> S11
+
+
+@inlined
+def unit(bits):
+    """Return a drawn integer as a number from 0 to 1, as `Stream.random` does."""
+    return np.int64(bits) * 2.0**-53
+
+
+@inlined
+def ticks_at(curves, begins, scale, floor, bits):
+    """`Law.ticks_at`, with the row of the table that begins there found by shifts instead of `frexp`."""
+    upper = bits >= HALF
+    tail = max(WHOLE - bits if upper else bits, TAIL_MIN)
+    octave = np.uint64(_leading_zeros(np.int64(tail))) - S11
+    fraction = (tail << octave) & FRACTION_MASK
+    row = (octave + (OCTAVES if upper else NO_OCTAVES)) * PIECES + (fraction >> S46)
+    at = begins + row * TWO
+    value = curves[at] + curves[at + ONE] * (np.int64(fraction & PIECE_MASK) * PIECE_UNIT)
+    return max(np.int64(np.floor(value * scale + 0.5)), floor)
+
+
+@inlined
+def sample(c, curves, law, scale, key, number):
+    """Draw one latency."""
+    return ticks_at(curves, c.law_table[law], scale, c.law_floor[law], draw(key, number))
+
+
+@inner
+def total_of(c, curves, law, scale, key, drawn, count, batch):
+    """Return the sum of `count` latencies, in batches that cost their maximum."""
+    begins, floor = c.law_table[law], c.law_floor[law]
+    total = np.int64(0)
+    if batch == 1:
+        for i in range(count):
+            total += ticks_at(curves, begins, scale, floor, draw(key, drawn + 1 + i))
+        return total
+    for first in range(0, count, batch):
+        longest = np.int64(0)
+        for i in range(first, min(first + batch, count)):
+            longest = max(longest, ticks_at(curves, begins, scale, floor, draw(key, drawn + 1 + i)))
+        total += longest
+    return total
+
+
+@inlined
+def scale_for(c, law, size_bytes):
+    if c.law_sized[law] == 0:
+        return c.law_scale[law]
+    return (c.law_base[law] + c.law_per_mib[law] * (size_bytes / BYTES_PER_MIB)) * TICKS_PER_MS
+
+
+# Waiting and paying.
+
+
+@inlined
+def spend(c, t, ticks, purpose):
+    """Wait privately. False: the wait crosses the horizon, and the transaction is cut here."""
+    if t.now + ticks >= c.horizon:
+        return False
+    t.now += ticks
+    t.spent[purpose] += ticks
+    return True
+
+
+@inlined
+def schedule(t, ticks, pc):
+    """Wait for something shared; the wait is entered in the books when the event comes."""
+    t.wait, t.pc, t.due = ticks, pc, t.now + ticks
+    return WAITING
+
+
+@inlined
+def tally(g, t, kind, count):
+    """Count completed requests, in the run's counters and in the transaction's row."""
+    g.counters[kind] += count
+    if kind == LIST_READ or kind == HISTORY_READ:
+        t.made[0] += count
+    elif kind == LIST_WRITE:
+        t.made[1] += count
+    elif kind == FILE_READ:
+        t.made[2] += count
+    elif kind == FILE_WRITE:
+        t.made[3] += count
+
+
+@inlined
+def list_size(c, d):
+    size = c.list_bytes
+    if c.list_growth > 0:
+        version = np.int64(0)
+        for j in range(c.tables_per_txn):
+            if d[c.d_written + j] == 1:
+                version = max(version, d[c.d_seen + j])
+        size += version * c.list_growth
+    return size
+
+
+@inlined
+def request_scale(c, d, kind):
+    if kind == LIST_READ or kind == LIST_WRITE or kind == HISTORY_READ:
+        return scale_for(c, kind, list_size(c, d))
+    return c.law_scale[kind]
+
+
+@inlined
+def batch_of(c, kind):
+    return c.max_parallel if kind == HISTORY_READ or kind == FILE_READ or kind == FILE_WRITE else ONCE
+
+
+@inner
+def pay_kind(c, g, t, d, curves, kind, count, purpose):
+    """Make `count` requests of one kind. False: cut at the horizon, after those that were completed before it."""
+    batch, scale = batch_of(c, kind), request_scale(c, d, kind)
+    if spend(c, t, total_of(c, curves, kind, scale, t.key_storage, t.drawn_storage, count, batch), purpose):
+        t.drawn_storage += count
+        tally(g, t, kind, count)
+        return True
+    done = 0
+    while done < count:
+        width = min(batch, count - done)
+        ticks = total_of(c, curves, kind, scale, t.key_storage, t.drawn_storage + done, width, batch)
+        if not spend(c, t, ticks, purpose):
+            return False
+        tally(g, t, kind, width)
+        done += width
+    return False
+
+
+@inlined
+def pay(c, g, t, d, curves, which, first_kind, end_kind):
+    """`Requests.make` of one of the attempt's costs, for the kinds from `first_kind` to before `end_kind`."""
+    for kind in range(first_kind, end_kind):
+        count = c.costs[t.op, which, kind]
+        if count > 0 and not pay_kind(c, g, t, d, curves, kind, count, S_ATTEMPT):
+            return False
+    return True
+
+
+@inlined
+def ticks_beside(c, t, d, curves):
+    """`Requests.make_beside`: two series of requests at once, as long as the longer one. Return the ticks."""
+    longest = np.int64(0)
+    for side in range(LEFT, RIGHT + 1):
+        total = np.int64(0)
+        for kind in range(8):
+            count = c.costs[t.op, side, kind]
+            if count > 0:
+                scale, batch = request_scale(c, d, kind), batch_of(c, kind)
+                total += total_of(c, curves, kind, scale, t.key_storage, t.drawn_storage, count, batch)
+                t.drawn_storage += count
+        longest = max(longest, total)
+    return longest
+
+
+@inlined
+def tally_beside(c, g, t):
+    for side in range(LEFT, RIGHT + 1):
+        for kind in range(8):
+            tally(g, t, kind, c.costs[t.op, side, kind])
+
+
+# The workload: which tables and partitions.
+
+
+@inlined
+def is_taken(taken, begin, count, index):
+    for j in range(begin, begin + count):
+        if taken[j] == index:
+            return True
+    return False
+
+
+@inner
+def pick(sums, weights, total, taken, begin, count, bits):
+    """`selectors._pick`: the thing at that probability among those not taken."""
+    u = unit(bits)
+    if count == 0:
+        target = u * sums[total - 1]
+        low, high = 0, total - 1
+        while low < high:
+            middle = (low + high) >> 1
+            if target < sums[middle]:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+    whole = 0.0
+    for index in range(total):
+        if not is_taken(taken, begin, count, index):
+            whole += weights[index]
+    target, so_far, last = u * whole, 0.0, 0
+    for index in range(total):
+        if not is_taken(taken, begin, count, index):
+            so_far += weights[index]
+            last = index
+            if target < so_far:
+                break
+    return last
+
+
+@inner
+def choose_tables(c, t, d, odds):
+    """Pick the tables, ascending, and mark the first ones picked as written."""
+    key = child(c.roots[R_TABLES], t.txn)
+    for j in range(c.tables_per_txn):
+        d[j] = pick(odds[TABLE_SUMS], odds[TABLE_WEIGHTS], c.tables, d, ZERO, j, draw(key, j + 1))
+        d[c.d_written + j] = 1 if j < c.tables_written else 0
+    for j in range(1, c.tables_per_txn):
+        table, flag, at = d[j], d[c.d_written + j], j
+        while at > 0 and d[at - 1] > table:
+            d[at], d[c.d_written + at] = d[at - 1], d[c.d_written + at - 1]
+            at -= 1
+        d[at], d[c.d_written + at] = table, flag
+
+
+@inner
+def choose_partitions(c, t, d, odds, topology):
+    """Pick the partitions of each table; those picked first are written, and are kept ascending."""
+    key, drawn = child(c.roots[R_PARTITIONS], t.txn), 0
+    sums, weights = odds[PARTITION_SUMS], odds[PARTITION_WEIGHTS]
+    for j in range(c.tables_per_txn):
+        table, begin = d[j], c.d_parts + j * c.tracked
+        for p in range(c.tracked):
+            drawn += 1
+            d[begin + p] = pick(sums, weights, topology[COUNT, table], d, begin, p, draw(key, drawn))
+        for p in range(1, topology[WRITTEN, table]):
+            part, at = d[begin + p], begin + p
+            while at > begin and d[at - 1] > part:
+                d[at] = d[at - 1]
+                at -= 1
+            d[at] = part
+
+
+@inner
+def begin(c, t, d, odds, topology, curves, txn, submit):
+    """Make a transaction: `Workload.transaction`."""
+    t.txn, t.now, t.submit, t.pc = txn, submit, submit, START
+    t.status, t.reason, t.attempt, t.next, t.refreshing, t.before = EXECUTING, NO_REASON, 0, 0, 0, 0
+    t.drawn_storage, t.drawn_catalog, t.drawn_backoff, t.drawn_conflict = 0, 0, 0, 0
+    for i in range(6):
+        t.spent[i] = 0
+    for i in range(4):
+        t.made[i] = 0
+    t.key_storage, t.key_catalog = child(c.roots[R_STORAGE], txn), child(c.roots[R_CATALOG], txn)
+    t.key_backoff, t.key_conflict = child(c.roots[R_BACKOFF], txn), child(c.roots[R_CONFLICT], txn)
+    t.run = sample(c, curves, RUNTIME, c.law_scale[RUNTIME], child(c.roots[R_RUNTIME], txn), ONCE)
+    u = unit(draw(child(c.roots[R_OPERATION], txn), ONCE))
+    t.op = 0
+    while t.op < 2 and u >= c.mix[t.op]:
+        t.op += 1
+    choose_tables(c, t, d, odds)
+    if c.tracked > 0:
+        choose_partitions(c, t, d, odds, topology)
+
+
+# The catalog's state.
+
+
+@inlined
+def part_at(c, d, topology, j, p):
+    return topology[BEGINS, d[j]] + d[c.d_parts + j * c.tracked + p]
+
+
+@inlined
+def parts_touched(c, d, state, topology, j, first, end, seq):
+    for p in range(first, end):
+        if state[c.at_part_seq + part_at(c, d, topology, j, p)] > seq:
+            return True
+    return False
+
+
+@inner
+def changed_since(c, d, state, topology, seq):
+    """`has_write_overlap`, against the state as it is now: was anything watched touched after `seq`?"""
+    for j in range(c.tables_per_txn):
+        table, written = d[j], d[c.d_written + j] == 1
+        if state[c.at_table_seq + table] <= seq or not (written or c.serializable == 1):
+            continue
+        if c.tracked == 0:
+            return True
+        end = topology[WRITTEN, table] if written and c.serializable == 0 else c.tracked
+        if parts_touched(c, d, state, topology, j, ZERO, end, seq):
+            return True
+    return False
+
+
+@inner
+def conflicts(c, d, state, topology, seq):
+    """`CatalogState.conflicts`: may a proposal built on snapshot `seq` not be installed?"""
+    for j in range(c.tables_per_txn):
+        table, of_parts = d[j], ZERO
+        if d[c.d_written + j] == 1:
+            of_parts = topology[WRITTEN, table]
+            if c.granularity == 0:
+                if state[c.at_group + table * c.groups // c.tables] > seq:
+                    return True
+            elif c.granularity == 1 or c.tracked == 0:
+                if state[c.at_table_seq + table] > seq:
+                    return True
+            elif parts_touched(c, d, state, topology, j, ZERO, of_parts, seq):
+                return True
+        elif c.serializable == 1 and c.tracked == 0 and state[c.at_table_seq + table] > seq:
+            return True
+        if c.serializable == 1 and parts_touched(c, d, state, topology, j, of_parts, c.tracked, seq):
+            return True
+    return False
+
+
+@inlined
+def install(c, g, d, state, topology):
+    """`CatalogState.apply`."""
+    g.seq += 1
+    for j in range(c.tables_per_txn):
+        if d[c.d_written + j] == 1:
+            table = d[j]
+            state[c.at_group + table * c.groups // c.tables] = g.seq
+            state[c.at_table_seq + table] = g.seq
+            state[c.at_version + table] += 1
+            for p in range(topology[WRITTEN, table]):
+                part = part_at(c, d, topology, j, p)
+                state[c.at_part_seq + part] = g.seq
+                state[c.at_part_version + part] += 1
+
+
+@inner
+def note_versions(c, d, state, topology, into):
+    """Remember the versions of the transaction's tables and partitions, as of now."""
+    for j in range(c.tables_per_txn):
+        d[into + j] = state[c.at_version + d[j]]
+        for p in range(c.tracked):
+            at = into + c.tables_per_txn + j * c.tracked + p
+            d[at] = state[c.at_part_version + part_at(c, d, topology, j, p)]
+
+
+@inner
+def snapshots_behind(c, g, d, state, topology, old_seq, old):
+    """`snapshots_behind`, from the versions noted at `old` to now."""
+    if c.behind == 0:
+        return g.seq - old_seq
+    total = np.int64(0)
+    for j in range(c.tables_per_txn):
+        if d[c.d_written + j] == 0:
+            continue
+        if c.behind == 1 or c.tracked == 0:
+            total += state[c.at_version + d[j]] - d[old + j]
+        else:
+            for p in range(topology[WRITTEN, d[j]]):
+                now = state[c.at_part_version + part_at(c, d, topology, j, p)]
+                total += now - d[old + c.tables_per_txn + j * c.tracked + p]
+    return total
+
+
+@inner
+def list_number(c, d, topology, index):
+    """Return the number of the transaction's manifest list `index`; -1 if it has not that many."""
+    for j in range(c.tables_per_txn):
+        if d[c.d_written + j] == 1:
+            if c.lists_per_partition == 0:
+                if index == 0:
+                    return d[j]
+                index -= 1
+            else:
+                if index < topology[WRITTEN, d[j]]:
+                    return part_at(c, d, topology, j, index)
+                index -= topology[WRITTEN, d[j]]
+    return np.int64(-1)
+
+
+@inner
+def note_lists(c, d, state, topology):
+    """Remember the length and seal of each manifest list, as of now."""
+    for index in range(c.lists):
+        number = list_number(c, d, topology, index)
+        if number >= 0:
+            d[c.d_known + index] = state[c.at_length + number]
+            d[c.d_sealed + index] = state[c.at_sealed + number]
+
+
+# Conditional requests.
+
+
+@inlined
+def object_of(c, t, d, topology):
+    """Return where the count of requests in flight to the object is kept."""
+    if t.kind == LIST_APPEND:
+        return c.at_in_flight + 2 + list_number(c, d, topology, t.list)
+    return c.at_in_flight + (1 if t.kind == COMPACT else 0)
+
+
+@inlined
+def request(c, t, d, state, topology, curves):
+    """`StorageProvider.conditional`, up to the moment of decision."""
+    store = 1 if t.kind == LIST_APPEND else 0
+    if store == 1:
+        t.drawn_storage += 1
+        key, number = t.key_storage, t.drawn_storage
+    else:
+        t.drawn_catalog += 1
+        key, number = t.key_catalog, t.drawn_catalog
+    at = object_of(c, t, d, topology)
+    state[at] += 1
+    scale = min(1.0 + c.per_writer[store] * (state[at] - 1), c.scale_max[store])
+    law = CONDITIONAL + 2 * t.kind
+    t.ticks_yes = np.int64(sample(c, curves, law, c.law_scale[law], key, number) * scale)
+    t.ticks_no = np.int64(sample(c, curves, law + 1, c.law_scale[law + 1], key, number) * scale)
+    return schedule(t, np.int64(min(t.ticks_yes, t.ticks_no) * c.decision[store]), COND_DECIDE)
+
+
+@inner
+def append_to_log(c, g, t, d, state, topology):
+    """`AppendCatalog._land`."""
+    yes = g.log_sealed == 0 and g.log_length == t.offset
+    if not yes:
+        g.counters[C_PHYSICAL_NO] += 1
+    else:
+        g.log_length += c.entry_bytes
+        g.log_entries += 1
+        g.counters[C_PHYSICAL_YES] += 1
+        t.applied = 0 if conflicts(c, d, state, topology, t.seq) else 1
+        g.counters[C_LOGICAL_YES if t.applied == 1 else C_LOGICAL_NO] += 1
+        if t.applied == 1:
+            install(c, g, d, state, topology)
+        full = c.log_bytes_max > 0 and g.log_length - g.log_checkpoint > c.log_bytes_max
+        if full or (c.log_entries_max > 0 and g.log_entries >= c.log_entries_max):
+            g.log_sealed = 1
+            g.counters[C_SEALED] += 1
+    t.seen_offset = g.log_length
+    return yes
+
+
+@inner
+def compact(g):
+    """`AppendCatalog._checkpoint`."""
+    if g.log_sealed == 0:
+        return False
+    g.log_sealed, g.log_checkpoint, g.log_entries = 0, g.log_length, 0
+    g.counters[C_COMPACTED] += 1
+    return True
+
+
+@inner
+def append_to_list(c, t, d, state, topology):
+    """`Requests._land`."""
+    number = list_number(c, d, topology, t.list)
+    length, sealed = c.at_length + number, c.at_sealed + number
+    yes = state[sealed] == 0 and state[length] == d[c.d_known + t.list]
+    if yes:
+        state[length] += c.list_entry_bytes
+        if c.list_seal_bytes > 0 and state[length] > c.list_seal_bytes:
+            state[sealed] = 1
+    t.seen_offset, t.seen_sealed = state[length], state[sealed]
+    return yes
+
+
+@inlined
+def decide(c, g, t, d, state, topology):
+    """A conditional request has reached the store."""
+    t.spent[S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT] += t.wait
+    travel = t.wait
+    if t.kind == CAS:
+        yes = not conflicts(c, d, state, topology, t.seq)
+        if yes:
+            install(c, g, d, state, topology)
+    elif t.kind == LOG_APPEND:
+        yes = append_to_log(c, g, t, d, state, topology)
+    elif t.kind == COMPACT:
+        yes = compact(g)
+    else:
+        yes = append_to_list(c, t, d, state, topology)
+    state[object_of(c, t, d, topology)] -= 1
+    t.landed = 1 if yes else 0
+    rest = (t.ticks_yes if yes else t.ticks_no) - travel
+    if rest > 0:
+        return schedule(t, rest, COND_LAND)
+    t.wait = 0
+    return COND_LAND
+
+
+@inlined
+def land(c, g, t, d, curves):
+    """The answer to a conditional request has come back."""
+    t.spent[S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT] += t.wait
+    if t.kind == CAS:
+        g.counters[C_CAS_YES if t.landed == 1 else C_CAS_NO] += 1
+        if t.landed == 1:
+            t.status = COMMITTED
+        return DONE if t.landed == 1 else FAILED
+    if t.kind == COMPACT:
+        t.kind = LOG_APPEND
+        return COND
+    if t.kind == LOG_APPEND:
+        t.offset = t.seen_offset
+        if t.landed == 1:
+            g.counters[C_DISCOVERY] += 1
+            return read_log(c, g, t, curves, S_COMMIT, DISCOVERED)
+        t.lost += 1
+        return FAILED if t.lost == APPENDS_MAX else COMMIT_LOOP
+    g.counters[C_LIST_YES if t.landed == 1 else C_LIST_NO] += 1
+    if t.landed == 1:
+        t.list, t.lost = t.list + 1, 0
+    else:
+        d[c.d_known + t.list], d[c.d_sealed + t.list] = t.seen_offset, t.seen_sealed
+        t.lost += 1
+    return LIST_TRY
+
+
+@inlined
+def read_log(c, g, t, curves, purpose, pc):
+    """`AppendCatalog._read_log`: the checkpoint, then the entries after it."""
+    t.drawn_catalog += 1
+    scale = scale_for(c, CATALOG_READ, g.log_entries * c.entry_bytes)
+    ticks = sample(c, curves, CATALOG_READ, scale, t.key_catalog, t.drawn_catalog)
+    replay_ms = g.log_entries * c.entry_read_ms
+    if replay_ms == 0.0:
+        return schedule(t, ticks, pc)
+    if spend(c, t, ticks, purpose):
+        return schedule(t, np.int64(np.rint(replay_ms * TICKS_PER_MS)), pc)
+    return WAITING
+
+
+# ML+: manifest lists that grow by appends.
+
+
+@inner
+def rewrite_list(c, g, t, d, curves):
+    """A sealed manifest list is read and written anew; whether that counts is decided when the write lands."""
+    size = list_size(c, d)
+    t.drawn_storage += 2
+    ticks = sample(c, curves, LIST_READ, scale_for(c, LIST_READ, size), t.key_storage, t.drawn_storage - 1)
+    if not spend(c, t, ticks, S_ATTEMPT):
+        return WAITING
+    tally(g, t, LIST_READ, ONCE)
+    ticks = sample(c, curves, LIST_WRITE, scale_for(c, LIST_WRITE, size), t.key_storage, t.drawn_storage)
+    return schedule(t, ticks, LIST_RENEWED)
+
+
+@inner
+def list_renewed(c, g, t, d, state, topology):
+    """The rewritten list has landed: it counts if no other writer was first."""
+    t.spent[S_ATTEMPT] += t.wait
+    tally(g, t, LIST_WRITE, ONCE)
+    number = list_number(c, d, topology, t.list)
+    if state[c.at_sealed + number] == 1:
+        state[c.at_sealed + number], state[c.at_length + number] = 0, c.list_entry_bytes
+        g.counters[C_LIST_REWRITE] += 1
+        t.list, t.lost = t.list + 1, 0
+    else:
+        g.counters[C_LIST_NO] += 1
+        t.lost += 1
+        d[c.d_known + t.list], d[c.d_sealed + t.list] = state[c.at_length + number], 0
+    return LIST_TRY
+
+
+@inner
+def try_list(c, g, t, d, topology, curves):
+    """`Requests._append_entry`: append at the offset last seen, or rewrite a list known to be sealed."""
+    if t.list == c.lists or list_number(c, d, topology, t.list) < 0:
+        return PREPARED
+    if t.lost >= APPENDS_MAX:
+        g.stuck = 1
+        return WAITING
+    if d[c.d_sealed + t.list] == 1:
+        return rewrite_list(c, g, t, d, curves)
+    t.kind = LIST_APPEND
+    return COND
+
+
+# The commit loop.
+
+
+@inlined
+def learn(c, g, t, d, state, topology, curves):
+    """`_learn`, from the catalog read on. False: cut."""
+    overlap = changed_since(c, d, state, topology, t.seq)
+    missed = np.int64(0)
+    if overlap and c.behind_since_start == 1:
+        missed = snapshots_behind(c, g, d, state, topology, t.start_seq, c.d_start)
+    elif overlap:
+        missed = snapshots_behind(c, g, d, state, topology, t.seq, c.d_seen)
+    if not overlap and t.seq != g.seq:
+        g.counters[C_NO_OVERLAP] += 1
+    t.seq = g.seq
+    note_versions(c, d, state, topology, c.d_seen)
+    t.must_prepare = 0
+    if not overlap:
+        return True
+    for kind in range(8):
+        count = c.costs[t.op, PER_SNAPSHOT, kind] * missed
+        count += np.int64(c.costs[t.op, PER_CONCURRENT, kind] * (missed * c.concurrent_manifests))
+        if count > 0 and not pay_kind(c, g, t, d, curves, kind, count, S_CONFLICT):
+            return False
+    if t.op == 2 and is_real(c, t):
+        g.counters[C_REAL] += 1
+        t.must_prepare = 1
+        return resolve(c, g, t, d, curves)
+    g.counters[C_FALSE] += 1
+    t.must_prepare = 0 if c.ml_append == 1 and c.keeps_entries == 1 else 1
+    return True
+
+
+@inlined
+def is_real(c, t):
+    """`ConflictDetector.is_real_conflict`, once an overlap is established."""
+    if c.detector == 1:
+        return True
+    t.drawn_conflict += 1
+    return unit(draw(t.key_conflict, t.drawn_conflict)) < c.probability
+
+
+@inner
+def resolve(c, g, t, d, curves):
+    """`_resolve_real_conflict`: abort, merge or restart. False: cut."""
+    if c.real_action == 0:
+        t.reason = VALIDATION
+        return True
+    if c.real_action == 2:
+        return spend(c, t, t.run, S_RUN)
+    t.drawn_conflict += 1
+    sampled = sample(c, curves, MERGED, c.law_scale[MERGED], t.key_conflict, t.drawn_conflict)
+    count = max(np.int64(1), np.int64(np.rint(sampled / TICKS_PER_MS)))
+    reads = pay_kind(c, g, t, d, curves, FILE_READ, count, S_CONFLICT)
+    return reads and pay_kind(c, g, t, d, curves, FILE_WRITE, count, S_CONFLICT)
+
+
+@inlined
+def total_spent(t):
+    total = np.int64(0)
+    for purpose in range(6):
+        total += t.spent[purpose]
+    return total
+
+
+@inlined
+def started(c, g, t, d, state, topology, curves):
+    """The first catalog read has landed: the snapshot is taken, and the work is done, before anything is committed."""
+    t.seq = t.start_seq = g.seq
+    note_versions(c, d, state, topology, c.d_seen)
+    note_versions(c, d, state, topology, c.d_start)
+    if c.load_metadata == 1 and not pay_kind(c, g, t, d, curves, METADATA_READ, c.tables_per_txn, S_READ):
+        return WAITING
+    t.before = t.spent[S_READ]
+    if not spend(c, t, t.run, S_RUN):
+        return WAITING
+    t.status, t.must_prepare, t.started = COMMITTING, 1, total_spent(t)
+    if c.refreshes_first == 1:
+        t.refreshing, t.reading = 1, LEARN
+        return READ
+    return ATTEMPT_TOP
+
+
+@inlined
+def checked(c, g, t, d, state, topology, curves):
+    """`_is_current`: the catalog has been read once more before the swap."""
+    moved = changed_since(c, d, state, topology, t.seq)
+    t.new_seq = g.seq
+    note_versions(c, d, state, topology, c.d_new)
+    if not pay(c, g, t, d, curves, CHECK, ZERO, KINDS):
+        return WAITING
+    if moved:
+        g.counters[C_STALE] += 1
+        return FAILED
+    t.seq = t.new_seq
+    for i in range(c.versions):
+        d[c.d_seen + i] = d[c.d_new + i]
+    return PUBLISHING
+
+
+@inlined
+def attempt(c, t):
+    """Top of the commit loop."""
+    may_time_out = t.reason == NO_REASON and t.next > 0 and c.retry_timeout >= 0
+    if may_time_out and total_spent(t) - t.started > c.retry_timeout:
+        t.reason = TIMEOUT
+    if t.reason != NO_REASON:
+        return DONE
+    t.attempt, t.refreshing = t.next, 0
+    return PREPARE if t.must_prepare == 1 else SWAP
+
+
+@inlined
+def fail(c, t, backoff):
+    """`_before_retry`, up to the catalog read."""
+    last = t.attempt == c.max_retries
+    if last and c.resolves_last == 0:
+        t.reason = MAX_RETRIES
+        return DONE
+    t.delay, t.reading = 0, LEARN
+    if not last and c.has_backoff == 1:
+        t.drawn_backoff += 1
+        u = unit(draw(t.key_backoff, t.drawn_backoff))
+        t.delay = np.int64(np.rint(backoff[t.attempt] * (1.0 + c.jitter * u) * TICKS_PER_MS))
+        if c.backoff_before_read == 1 and not spend(c, t, t.delay, S_BACKOFF):
+            return WAITING
+    return READ
+
+
+@inlined
+def learned(c, t):
+    """What was missed is known: back off if that comes now, and try again."""
+    if t.refreshing == 1:
+        t.must_prepare = 1
+        return ATTEMPT_TOP
+    last = t.attempt == c.max_retries
+    waits = c.has_backoff == 1 and c.backoff_before_read == 0 and not last and t.reason == NO_REASON
+    if waits and not spend(c, t, t.delay, S_BACKOFF):
+        return WAITING
+    if last and t.reason == NO_REASON:
+        t.reason = MAX_RETRIES
+    t.next = t.attempt + 1
+    return DONE if last else ATTEMPT_TOP
+
+
+@inner
+def prepare_lists(c, g, t, d, state, topology, curves, pc):
+    """`_prepare` under ML+: what is known of the lists is what they were when they were read."""
+    which = FIRST if t.attempt == 0 else RETRY
+    if pc == PREPARE:
+        if not pay(c, g, t, d, curves, which, ZERO, LIST_WRITE):
+            return WAITING
+        return schedule(t, ZERO, LIST_KNOWN)
+    if pc == LIST_KNOWN:
+        if c.costs[t.op, which, LIST_READ] > 0:
+            note_lists(c, d, state, topology)
+        if not pay(c, g, t, d, curves, which, LIST_WRITE, KINDS):
+            return WAITING
+        t.list, t.lost = 0, 0
+        return schedule(t, ticks_beside(c, t, d, curves), BESIDE) if c.has_beside[t.op] == 1 else LIST_TRY
+    t.spent[S_ATTEMPT] += t.wait
+    tally_beside(c, g, t)
+    note_lists(c, d, state, topology)
+    return LIST_TRY
+
+
+@inlined
+def prepare(c, g, t, d, curves):
+    """`_prepare` where manifest lists are rewritten: nothing of it is shared."""
+    if not pay(c, g, t, d, curves, FIRST if t.attempt == 0 else RETRY, ZERO, KINDS):
+        return WAITING
+    if c.has_beside[t.op] == 1:
+        if not spend(c, t, ticks_beside(c, t, d, curves), S_ATTEMPT):
+            return WAITING
+        tally_beside(c, g, t)
+    return PREPARED
+
+
+@inlined
+def read_catalog(c, g, t, curves, now):
+    """`Catalog.read`. A log's entries are looked at when the read begins, so that has to be the present."""
+    if c.appending == 0:
+        t.drawn_catalog += 1
+        law = CATALOG_READ
+        return schedule(t, sample(c, curves, law, c.law_scale[law], t.key_catalog, t.drawn_catalog), READ_DONE)
+    if t.now > now:
+        return schedule(t, ZERO, READ_BEGIN)
+    return read_log(c, g, t, curves, S_READ, READ_DONE)
+
+
+@inlined
+def catalog_read(c, g, t, d, state, topology, curves):
+    """A catalog read has landed."""
+    t.spent[S_READ] += t.wait
+    t.offset = g.log_length
+    g.counters[C_CATALOG_READ] += 1
+    if t.reading == INITIAL:
+        return started(c, g, t, d, state, topology, curves)
+    if t.reading == CHECKING:
+        return checked(c, g, t, d, state, topology, curves)
+    return LEARN_END if learn(c, g, t, d, state, topology, curves) else WAITING
+
+
+@inlined
+def discovered(t):
+    """`AppendCatalog.commit` has read whether its intention was applied."""
+    t.spent[S_COMMIT] += t.wait
+    if t.applied == 1:
+        t.status = COMMITTED
+    return DONE if t.applied == 1 else FAILED
+
+
+@inlined
+def begin_request(c, t, d, state, topology, curves, now):
+    """Send a conditional request; where requests slow each other down, not before its time has come."""
+    if c.per_writer[1 if t.kind == LIST_APPEND else 0] > 0.0 and t.now > now:
+        return schedule(t, ZERO, COND)
+    return request(c, t, d, state, topology, curves)
+
+
+@inlined
+def run_steps(c, g, t, d, state, topology, curves, backoff, pc, now):
+    """Run a transaction from step `pc`; return the next step, WAITING (for an event, or cut) or DONE.
+
+    The steps stand in the order in which they usually follow each other, so one pass usually does.
+    """
+    if pc == COND_DECIDE:
+        pc = decide(c, g, t, d, state, topology)
+    if pc == COND_LAND:
+        pc = land(c, g, t, d, curves)
+    if pc == DISCOVERED:
+        pc = discovered(t)
+    if pc == FAILED:
+        pc = fail(c, t, backoff)
+    if pc == START:
+        t.reading = INITIAL
+        pc = READ
+    if pc == READ_DONE:
+        pc = catalog_read(c, g, t, d, state, topology, curves)
+    if pc == LEARN_END:
+        pc = learned(c, t)
+    if pc == ATTEMPT_TOP:
+        pc = attempt(c, t)
+    if pc == PREPARE and c.ml_append == 0:
+        pc = prepare(c, g, t, d, curves)
+    if pc == PREPARE or pc == LIST_KNOWN or pc == BESIDE:
+        pc = prepare_lists(c, g, t, d, state, topology, curves, pc)
+    if pc == LIST_RENEWED:
+        pc = list_renewed(c, g, t, d, state, topology)
+    if pc == LIST_TRY:
+        pc = try_list(c, g, t, d, topology, curves)
+    if pc == PREPARED:
+        t.reading = CHECKING
+        pc = READ if c.checks_before_swap == 1 else PUBLISHING
+    if pc == READ or pc == READ_BEGIN:
+        pc = read_catalog(c, g, t, curves, now)
+    if pc == PUBLISHING:
+        pc = SWAP if pay(c, g, t, d, curves, PUBLISH, ZERO, KINDS) else WAITING
+    if pc == SWAP:
+        t.lost, t.kind = 0, CAS
+        pc = schedule(t, ZERO, COMMIT_LOOP) if c.appending == 1 else COND
+    if pc == COMMIT_LOOP:
+        t.kind = COMPACT if g.log_sealed == 1 else LOG_APPEND
+        pc = COND
+    if pc == COND:
+        pc = begin_request(c, t, d, state, topology, curves, now)
+    return pc
+
+
+# Events.
+
+
+@inner
+def push(heap, size, time, order, slot):
+    at = size
+    while at > 0:
+        up = (at - 1) >> 1
+        if heap[up, 0] < time or (heap[up, 0] == time and heap[up, 1] < order):
+            break
+        heap[at, 0], heap[at, 1], heap[at, 2] = heap[up, 0], heap[up, 1], heap[up, 2]
+        at = up
+    heap[at, 0], heap[at, 1], heap[at, 2] = time, order, slot
+
+
+@inner
+def pop(heap, size):
+    """Remove the first entry of `size`; the caller has read it."""
+    last = size - 1
+    time, order, slot = heap[last, 0], heap[last, 1], heap[last, 2]
+    at, down = 0, 1
+    while down < last:
+        right = down + 1
+        if right < last and (
+            heap[right, 0] < heap[down, 0] or (heap[right, 0] == heap[down, 0] and heap[right, 1] < heap[down, 1])
+        ):
+            down = right
+        if time < heap[down, 0] or (time == heap[down, 0] and order < heap[down, 1]):
+            break
+        heap[at, 0], heap[at, 1], heap[at, 2] = heap[down, 0], heap[down, 1], heap[down, 2]
+        at = down
+        down = 2 * at + 1
+    heap[at, 0], heap[at, 1], heap[at, 2] = time, order, slot
+
+
+@inner
+def record(t, row):
+    """Write the transaction's row: `Transaction.result`."""
+    total = total_spent(t)
+    row[0], row[1], row[2] = t.txn, t.submit, t.run
+    row[3] = t.submit + total if t.status == COMMITTED else -TICKS_PER_MS
+    row[4] = 0 if t.status == EXECUTING else total - t.before - t.spent[S_RUN]
+    row[5], row[6], row[7], row[8], row[9] = total, t.attempt, t.status, t.op, t.reason
+    for i in range(4):
+        row[10 + i] = t.made[i]
+    row[14], row[15], row[16], row[17] = t.spent[S_READ], t.spent[S_ATTEMPT], t.spent[S_CONFLICT], t.spent[S_COMMIT]
+
+
+@entry
+def next_arrival(c, curves, txn, after):
+    """Return when transaction `txn` arrives, after the one before it. Closed arrivals are the writers' first ones."""
+    if c.writers > 0:
+        return np.int64(after) if txn < c.writers else NEVER
+    return after + sample(c, curves, ARRIVAL, c.law_scale[ARRIVAL], child(c.roots[R_ARRIVAL], txn), ONCE)
+
+
+@entry
+def advance(config, shared, heap, pool, details, free, state, topology, odds, curves, backoff, rows, until):
+    """Run until the next event would be at `until` or later, or until there is no room; return why."""
+    c, g, heap, pool, details = config[0], shared[0], _borrowed(heap), _borrowed(pool), _borrowed(details)
+    free, state, rows, backoff = _borrowed(free), _borrowed(state), _borrowed(rows), _borrowed(backoff)
+    topology, odds, curves = _borrowed(topology), _borrowed(odds), _borrowed(curves)
+    while True:
+        if g.free == 0:
+            return POOL_FULL
+        if g.rows >= rows.shape[0]:
+            return ROWS_FULL
+        if g.stuck == 1:
+            return STUCK
+        arrives = g.heap == 0 or g.next_arrival < heap[0, 0]
+        arrives = arrives or (g.next_arrival == heap[0, 0] and g.next_txn < heap[0, 1])
+        now = g.next_arrival if arrives else heap[0, 0]
+        if now >= until:
+            return REACHED
+        g.events += 1
+        if arrives:
+            g.free -= 1
+            s = free[g.free]
+            t, d = pool[s], details[s]
+            begin(c, t, d, odds, topology, curves, g.next_txn, now)
+            g.next_txn += 1
+            g.next_arrival = next_arrival(c, curves, g.next_txn, now)
+        else:
+            s = heap[0, 2]
+            t, d = pool[s], details[s]
+            pop(heap, g.heap)
+            g.heap -= 1
+            t.now = now
+            if t.pc == START:  # only in a closed loop: the writer has thought
+                begin(c, t, d, odds, topology, curves, t.txn + c.writers, now)
+        pc = t.pc
+        while pc != WAITING and pc != DONE:
+            t.due = NEVER
+            pc = run_steps(c, g, t, d, state, topology, curves, backoff, pc, now)
+        if pc == DONE:
+            t.status = max(t.status, COMMITTED) if t.reason == NO_REASON else ABORTED
+            record(t, rows[g.rows])
+            g.rows += 1
+            t.due = NEVER
+            if c.writers == 0:
+                free[g.free] = s
+                g.free += 1
+            else:
+                think = sample(c, curves, THINK, c.law_scale[THINK], child(c.roots[R_THINK], t.txn), ONCE)
+                schedule(t, think, START)
+        if t.due < c.horizon:
+            push(heap, g.heap, t.due, t.txn, s)
+            g.heap += 1
+
+
+@entry
+def flush(shared, pool, rows):
+    """Write the rows of the transactions in flight. The caller has made room for them."""
+    g = shared[0]
+    for s in range(pool.shape[0]):
+        if pool[s].status < COMMITTED:
+            record(pool[s], rows[g.rows])
+            g.rows += 1

@@ -1,0 +1,290 @@
+"""A configuration as the numbers that the kernel works on."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from endive.rng import stream
+from endive.sim.commit_options import CommitOptions
+from endive.sim.config import Settings
+from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
+from endive.sim.engine import kernel
+from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileTable, SizeBasedLatency
+from endive.sim.requests import OBJECTS
+from endive.sim.resolve import partition_counts
+from endive.sim.selectors import Selector, UniformPartitionSelector, UniformTableSelector
+from endive.sim.simulation import SimulationConfig
+from endive.sim.storage import Contention, Profile
+from endive.timing import to_ticks
+
+STREAMS = (
+    "storage", "catalog", "backoff", "conflict", "arrival", "think", "runtime", "operation", "tables", "partitions"
+)  # fmt: skip
+"""In the order of the kernel's R_ constants."""
+
+GRANULARITIES = {"catalog": 0, "table": 1, "partition": 2}
+REAL_ACTIONS = {"abort": 0, "merge": 1, "restart": 2}
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Model(NamedTuple):
+    """A configuration with one seed, as the kernel takes it. Never changes during a run."""
+
+    config: npt.NDArray[np.void]
+    """One record of `kernel.CONFIG`."""
+    curves: Floats
+    odds: Floats
+    topology: Ints
+    backoff: Floats
+    """Milliseconds before each retry, without jitter."""
+    state_size: int
+    detail_size: int
+
+
+def compile_model(settings: Settings, seed: int) -> Model:
+    """Return the configuration with one seed as the kernel takes it."""
+    config = settings.build(seed)
+    options = config.commit_options()
+    instant = settings.values.catalog.type == "instant"
+    catalog = _instant_profile(settings.values.catalog.latency_ms) if instant else settings.profile
+    laws = _laws(settings.profile, config, options, catalog)
+    topology, odds = _topology(settings, config)
+    backoff = options.backoff
+    waits = [backoff.capped_ms(retry) for retry in range(1, config.max_retries + 1)] if backoff else []
+    numbers: dict[str, Any] = (
+        _run_numbers(settings, config, seed)
+        | _catalog_numbers(settings)
+        | _commit_numbers(config, options)
+        | _store_numbers(catalog, settings.profile)
+        | laws.arrays()
+    )
+    numbers["costs"] = _costs(config, options, numbers["tables_written"])
+    numbers["has_beside"] = numbers["costs"][:, kernel.LEFT].sum(axis=1) > 0
+    numbers["lists"] = _list_count(numbers, topology)
+    sizes = _layout(numbers, topology)
+    record = np.zeros(1, kernel.CONFIG)
+    for name in kernel.CONFIG.names or ():
+        record[name] = numbers[name]
+    return Model(record, laws.curves(), odds, topology, np.array(waits, np.float64), *sizes)
+
+
+@dataclass
+class _Laws:
+    """The laws by number, sharing tables."""
+
+    rows: list[LatencyDistribution] = field(default_factory=list)
+    tables: list[QuantileTable] = field(default_factory=list)
+
+    def add(self, distribution: LatencyDistribution, size_bytes: int = 0) -> None:
+        sized = distribution.with_size(size_bytes)
+        self.rows.append(sized)
+        if not any(table is sized.law.table for table in self.tables):
+            self.tables.append(sized.law.table)
+
+    def curves(self) -> Floats:
+        return np.concatenate([_curve(table) for table in self.tables])
+
+    def arrays(self) -> dict[str, list[float]]:
+        sized = [row if isinstance(row, SizeBasedLatency) else None for row in self.rows]
+        return {
+            "law_table": [self._begins(row) for row in self.rows],
+            "law_scale": [row.law.scale_ticks for row in self.rows],
+            "law_floor": [row.law.floor_ticks for row in self.rows],
+            "law_base": [row.base_latency_ms if row else 0.0 for row in sized],
+            "law_per_mib": [row.latency_per_mib_ms if row else 0.0 for row in sized],
+            "law_sized": [1 if row else 0 for row in sized],
+        }
+
+    def _begins(self, row: LatencyDistribution) -> int:
+        index = next(index for index, table in enumerate(self.tables) if table is row.law.table)
+        return index * 2 * len(row.law.table.starts)
+
+
+@lru_cache(maxsize=1024)
+def _curve(table: QuantileTable) -> Floats:
+    """Return a table as the kernel reads it: of each piece its start and its rise."""
+    return np.array([table.starts, table.rises]).T.reshape(-1)
+
+
+def _instant_profile(latency_ms: float) -> Profile:
+    fixed = FixedLatency(latency_ms)
+    return Profile("instant-catalog", {"read": fixed, "cas": fixed}, Contention())
+
+
+def _laws(tables: Profile, config: SimulationConfig, options: CommitOptions, catalog: Profile) -> _Laws:
+    """Collect the laws in the order of the kernel's numbers. One that cannot be needed is filled with a fixed one."""
+    laws, workload, unused = _Laws(), config.workload.config, FixedLatency(0.0)
+    sizes = {
+        "manifest_list": options.manifest_list_bytes,
+        "manifest_file": options.manifest_file_bytes,
+        "table_metadata": options.table_metadata_bytes,
+    }
+    for kind in REQUEST_KINDS:
+        operation = "write" if kind.endswith("writes") else "read"
+        laws.add(tables.find(operation, OBJECTS[kind]) or unused, sizes.get(OBJECTS[kind], 0))
+    laws.add(workload.inter_arrival)
+    laws.add(workload.closed.think if workload.closed else unused)
+    laws.add(workload.runtime)
+    laws.add(catalog.find("read", "catalog") or unused)
+    laws.add(options.conflicting_manifests)
+    for profile, operation, kind, size_bytes in (
+        (catalog, "cas", "catalog", 0),
+        (catalog, "append", "catalog", options.entry_bytes),
+        (catalog, "cas", "compaction", 0),
+        (tables, "append", "manifest_list", options.manifest_list_append.entry_bytes),
+    ):
+        success = profile.find(operation, kind) or unused
+        laws.add(success, size_bytes)
+        laws.add(profile.failure(operation, kind) or success, size_bytes)
+    return laws
+
+
+def _run_numbers(settings: Settings, config: SimulationConfig, seed: int) -> dict[str, Any]:
+    workload = config.workload.config
+    weights = (workload.fast_append_weight, workload.merge_append_weight, workload.validated_overwrite_weight)
+    return {
+        "horizon": to_ticks(config.duration_ms),
+        "roots": [stream(seed, name).key for name in STREAMS],
+        "mix": _mix(weights),
+        "writers": workload.closed.writers if workload.closed else 0,
+        "tables": workload.num_tables,
+        "tables_per_txn": workload.tables_per_txn,
+        "tables_written": _written(workload.table_selector or UniformTableSelector(), workload.tables_per_txn),
+        "tracked": workload.partitions_per_txn or 0,
+        "concurrent_manifests": workload.manifests_per_concurrent_commit,
+        "detector": settings.values.transaction.conflict_detector == "partition_overlap",
+        "probability": settings.values.transaction.real_conflict_probability,
+    }
+
+
+def _mix(weights: tuple[float, float, float]) -> list[float]:
+    """Return the cumulative shares; from the last type that occurs on, they are out of reach."""
+    total, last = sum(weights), max(index for index, weight in enumerate(weights) if weight > 0)
+    return [2.0 if index >= last else so_far / total for index, so_far in enumerate(accumulate(weights))]
+
+
+def _written(selector: Selector, chosen: int) -> int:
+    return max(1, round(chosen * selector.write_fraction))
+
+
+def _catalog_numbers(settings: Settings) -> dict[str, Any]:
+    catalog = settings.values.catalog
+    return {
+        "granularity": GRANULARITIES[catalog.conflict_granularity or "catalog"],
+        "groups": catalog.table_groups if catalog.type != "append" else 1,
+        "appending": catalog.type == "append",
+        "entry_bytes": catalog.log_entry_size,
+        "entry_read_ms": catalog.log_entry_read_ms,
+        "log_bytes_max": catalog.compaction_threshold,
+        "log_entries_max": catalog.compaction_max_entries,
+    }
+
+
+def _commit_numbers(config: SimulationConfig, options: CommitOptions) -> dict[str, Any]:
+    model, backoff, lists = options.cost_model, options.backoff, options.manifest_list_append
+    return {
+        "max_retries": config.max_retries,
+        "retry_timeout": -1 if options.retry_timeout_ms is None else to_ticks(options.retry_timeout_ms),
+        "refreshes_first": model.refreshes_first,
+        "checks_before_swap": model.checks_before_swap,
+        "resolves_last": model.resolves_last,
+        "behind": GRANULARITIES[options.behind or model.behind],
+        "behind_since_start": model.behind_since_start,
+        "serializable": options.serializable,
+        "real_action": REAL_ACTIONS[options.real_conflict],
+        "max_parallel": options.max_parallel,
+        "load_metadata": not options.metadata_inlined,
+        "list_bytes": options.manifest_list_bytes,
+        "list_growth": options.manifest_list_growth_bytes,
+        "has_backoff": backoff is not None,
+        "jitter": backoff.jitter if backoff else 0.0,
+        "backoff_before_read": backoff.before_read if backoff else False,
+        "ml_append": config.ml_append_mode,
+        "list_entry_bytes": lists.entry_bytes,
+        "list_seal_bytes": lists.seal_bytes,
+        "keeps_entries": lists.keeps_entries,
+        "lists_per_partition": lists.per_partition and config.workload.config.partitions_per_txn is not None,
+    }
+
+
+def _store_numbers(*stores: Profile) -> dict[str, Any]:
+    return {
+        "decision": [store.decision for store in stores],
+        "per_writer": [store.contention.per_writer for store in stores],
+        "scale_max": [store.contention.scale_max for store in stores],
+    }
+
+
+def _costs(config: SimulationConfig, options: CommitOptions, written: int) -> Ints:
+    costs = np.zeros((3, 8, len(REQUEST_KINDS)), np.int64)
+    for operation, kind in enumerate(OPERATION_TYPES):
+        prices = options.prices(kind, config.ml_append_mode, written)
+        row, unneeded = options.cost_model.operations[kind], options.layout(config.ml_append_mode)
+        conflict = (row.per_snapshot.without(unneeded), row.per_concurrent_manifest.without(unneeded))
+        paid = (prices.first, prices.retry, *prices.beside, prices.check, prices.publish, *conflict)
+        for which, cost in enumerate(paid):
+            costs[operation, which] = [getattr(cost, name) for name in REQUEST_KINDS]
+    return costs
+
+
+def _topology(settings: Settings, config: SimulationConfig) -> tuple[Ints, Floats]:
+    workload, counts = config.workload.config, partition_counts(settings.values)
+    tables = workload.table_selector or UniformTableSelector()
+    partitions = workload.partition_selector or UniformPartitionSelector()
+    tracked = workload.partitions_per_txn
+    written = [_written(partitions, min(tracked, count)) if tracked else 0 for count in counts]
+    topology = np.array([counts, [0, *list(accumulate(counts))[:-1]], written], np.int64)
+    odds = np.zeros((4, max(len(counts), *counts)))
+    for row, weights in ((0, tables.weights(len(counts))), (2, partitions.weights(max(counts)))):
+        odds[row, : len(weights)] = list(accumulate(weights))
+        odds[row + 1, : len(weights)] = weights
+    return topology, odds
+
+
+def _list_count(numbers: dict[str, Any], topology: Ints) -> int:
+    """Return the most manifest lists that one transaction appends to."""
+    per_table = int(topology[kernel.WRITTEN].max()) if numbers["lists_per_partition"] else 1
+    return int(numbers["tables_written"]) * per_table
+
+
+def _layout(numbers: dict[str, Any], topology: Ints) -> tuple[int, int]:
+    """Lay out the shared state and a transaction's details one after the other; return the sizes."""
+    tables, partitions = numbers["tables"], int(topology[kernel.COUNT].sum())
+    lists = partitions if numbers["lists_per_partition"] else tables
+    state = {
+        "at_group": numbers["groups"],
+        "at_table_seq": tables,
+        "at_version": tables,
+        "at_part_seq": partitions,
+        "at_part_version": partitions,
+        "at_length": lists,
+        "at_sealed": lists,
+        "at_in_flight": 2 + lists,
+    }
+    picked, tracked = numbers["tables_per_txn"], numbers["tracked"]
+    numbers["versions"] = versions = picked * (1 + tracked)
+    details = {
+        "d_picked": picked,
+        "d_written": picked,
+        "d_parts": picked * tracked,
+        "d_seen": versions,
+        "d_start": versions,
+        "d_new": versions,
+        "d_known": numbers["lists"],
+        "d_sealed": numbers["lists"],
+    }
+    return _place(numbers, state), _place(numbers, details)
+
+
+def _place(numbers: dict[str, Any], lengths: dict[str, int]) -> int:
+    end = 0
+    for name, length in lengths.items():
+        numbers[name] = end
+        end += length
+    return end

@@ -1,0 +1,178 @@
+"""Runs the kernel: room for its arrays, progress, and the results as columns."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from endive.errors import InvariantError
+from endive.sim.config import Settings
+from endive.sim.cost import OPERATION_TYPES
+from endive.sim.engine import kernel
+from endive.sim.engine.model import Ints, Model, compile_model
+from endive.sim.simulation import Progress
+from endive.sim.statistics import SCHEMA, RunResult
+from endive.sim.summary import REASONS, STATUSES, Summary, Tally, Window
+from endive.timing import TICKS_PER_MS, to_ms
+
+TIMES = frozenset({"t_submit", "t_runtime", "t_commit", "commit_latency", "total_latency"})
+WORDS = {"status": STATUSES, "operation_type": OPERATION_TYPES, "abort_reason": REASONS}
+
+STEPS = 100
+"""Between two of so many parts of the run Python has a say: rows are taken, progress is told, Ctrl-C is heard."""
+
+Taker = Callable[[Ints], None]
+"""Takes rows of finished transactions; they are overwritten when it returns."""
+
+
+@dataclass
+class _World:
+    """Everything that changes during a run."""
+
+    shared: npt.NDArray[np.void]
+    pool: npt.NDArray[np.void]
+    heap: Ints
+    details: Ints
+    free: Ints
+    state: Ints
+    rows: Ints
+
+    @classmethod
+    def new(cls, model: Model, room: int = 1024) -> "_World":
+        """Return an empty world with room for so many transactions at once; it grows as needed."""
+        world = cls(
+            shared=np.zeros(1, kernel.SHARED),
+            pool=_pool(room),
+            heap=np.zeros((room, 3), np.int64),
+            details=np.zeros((room, model.detail_size), np.int64),
+            free=np.arange(room, dtype=np.int64)[::-1].copy(),
+            state=np.zeros(model.state_size, np.int64),
+            rows=np.zeros((room, len(kernel.ROW)), np.int64),
+        )
+        world.shared["free"] = room
+        world.shared["next_arrival"] = kernel.next_arrival(model.config[0], model.curves, kernel.ZERO, kernel.ZERO)
+        return world
+
+    def grow_pool(self) -> None:
+        """Double the room for transactions in flight."""
+        room, free = len(self.pool), int(self.shared["free"][0])
+        self.pool = np.concatenate([self.pool, _pool(room)])
+        self.heap, self.details, self.free = _doubled(self.heap), _doubled(self.details), _doubled(self.free)
+        self.free[free : free + room] = np.arange(room, 2 * room)[::-1]
+        self.shared["free"] = free + room
+
+    def finished_rows(self) -> Ints:
+        """Return the rows written since the last time, and make room for new ones."""
+        count = int(self.shared["rows"][0])
+        self.shared["rows"] = 0
+        return self.rows[:count]
+
+    @property
+    def in_flight(self) -> int:
+        """Number of transactions that have begun and not ended."""
+        return int((self.pool["status"] < kernel.COMMITTED).sum())
+
+
+def _pool(room: int) -> npt.NDArray[np.void]:
+    pool = np.zeros(room, kernel.TRANSACTION)
+    pool["status"] = kernel.COMMITTED  # nobody is in flight yet
+    return pool
+
+
+def _doubled(array: Ints) -> Ints:
+    return np.concatenate([array, np.zeros_like(array)])
+
+
+def run_compiled(settings: Settings, seed: int, progress: Progress | None = None) -> RunResult:
+    """Run a configuration with one seed and keep every row."""
+    parts: list[Ints] = []
+
+    def tell(now_ms: float) -> bool:
+        if progress:
+            progress(now_ms)
+        return False
+
+    shared = _run(compile_model(settings, seed), lambda rows: parts.append(rows.copy()), tell)
+    rows = np.concatenate(parts)
+    counts = zip(kernel.COUNTERS, shared["counters"].tolist(), strict=True)
+    counters = Counter({name: count for name, count in counts if count})
+    result = RunResult(_table(rows[np.argsort(rows[:, 0], kind="stable")]), counters, int(shared["seq"]))
+    result.check()
+    return result
+
+
+Enough = Callable[[Tally], bool]
+"""Whether a run has shown what it was made for."""
+
+
+def summarise_compiled(settings: Settings, seed: int, window: Window, enough: Enough | None = None) -> Summary:
+    """Run a configuration with one seed and keep its figures only, not the rows.
+
+    With `enough` the run may end before its time; the figures then are of the part of the window that it reached.
+    """
+    tally, reached_ms = Tally(window), 0.0
+
+    def done(now_ms: float) -> bool:
+        nonlocal reached_ms
+        reached_ms = now_ms
+        return enough is not None and enough(tally)
+
+    _run(compile_model(settings, seed), lambda rows: tally.add(dict(zip(kernel.ROW, rows.T, strict=True))), done)
+    return tally.summary(reached_ms)
+
+
+def is_cold() -> bool:
+    """Whether the kernel has still to be compiled: the first time on a machine, or after a change to it."""
+    kept = Path(kernel.advance.stats.cache_path or "")
+    source = Path(kernel.__file__).stat().st_mtime
+    return not any(index.stat().st_mtime >= source for index in kept.glob("kernel.advance-*.nbi"))
+
+
+def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
+    """Run to the horizon or until `done`, handing over the rows as they come; return what all transactions shared."""
+    world, horizon = _World.new(model), int(model.config["horizon"][0])
+    for part in range(1, STEPS + 1):
+        until = horizon * part // STEPS
+        _advance(model, world, until)
+        take(world.finished_rows())
+        if done(to_ms(until)):
+            break
+    while world.in_flight > len(world.rows):
+        world.rows = _doubled(world.rows)
+    kernel.flush(world.shared, world.pool, world.rows)
+    take(world.finished_rows())
+    last: np.void = world.shared[0]
+    return last
+
+
+def _advance(model: Model, world: _World, until: int) -> None:
+    fixed = (model.topology, model.odds, model.curves, model.backoff)
+    while True:
+        changing = (world.shared, world.heap, world.pool, world.details, world.free, world.state)
+        code = kernel.advance(model.config, *changing, *fixed, world.rows, until)
+        if code == kernel.REACHED:
+            return
+        if code == kernel.POOL_FULL:
+            world.grow_pool()
+        elif code == kernel.ROWS_FULL:
+            world.rows = _doubled(world.rows)
+        else:
+            raise InvariantError("progress", f"{kernel.APPENDS_MAX} appends to a manifest list failed in a row")
+
+
+def _table(rows: Ints) -> pa.Table:
+    columns = [_column(name, rows[:, index]) for index, name in enumerate(kernel.ROW)]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _column(name: str, values: Ints) -> Any:  # noqa: ANN401 - PyArrow has no types
+    if name in WORDS:
+        return pa.array(WORDS[name], pa.string()).take(pa.array(values))
+    if name in TIMES or name.endswith("_ms"):
+        return pa.array(values / TICKS_PER_MS)
+    return pa.array(values)

@@ -1,0 +1,30 @@
+"""A storage provider of your own, beside one that comes with Endive.
+
+The figures are in `03_own_provider.toml`. `storage.profile_file` is seen from the directory of the configuration;
+here that is this file's.
+"""
+
+from endive.sim.config import parse_configuration
+from endive.sim.simulation import Simulation
+from endive.sim.summary import summarise
+
+CONFIGURATION = """
+[simulation]
+duration_ms = 600_000
+[storage]
+provider = "rack"
+profile_file = "03_own_provider.toml"
+[transaction]
+cost_model = "iceberg"
+inter_arrival = { scale = 500 }
+runtime = { median = 5_000, sigma = 1.0 }
+operation_types = { fast_append = 1.0 }
+"""
+S3 = ["storage={ provider = 's3', profiles = 'measured' }"]
+
+for overrides in ([], S3):
+    settings = parse_configuration(CONFIGURATION, __file__, overrides)
+    figures = summarise(Simulation(settings.build(seed=1)).run().to_arrow(), settings.window)
+    p99_ms = figures.latency["all"].p99_ms
+    rates = f"{figures.offered_per_s:.2f}/s offered, {figures.committed_per_s:.2f}/s committed"
+    print(f"{settings.profile.name:5} {rates}, {figures.success:.1%} success, p99 {p99_ms:.0f} ms")

@@ -1,0 +1,168 @@
+"""The documents: links resolve, commands parse, and tables that come from the code or from measurements are up to date.
+
+`python -m tests.surfaces.test_docs` writes those tables anew.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from endive.cli import app
+from endive.sim.reference import Key, keys
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NOT_OURS = {".venv", ".uv", "node_modules", "experiments"}
+DOCUMENTS = sorted(
+    path for path in ROOT.rglob("*.md") if not any(part in NOT_OURS or part.startswith(".") for part in path.parts)
+)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^(?:\$ |    )?(?:\.venv/bin/)?(endive (?!\d).*)$", re.MULTILINE)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+# Links.
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the names that headings get: lower case, words joined by dashes, nothing but letters and digits."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text_of(path)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_relative_links_resolve(path: Path) -> None:
+    broken = []
+    for target in LINK.findall(FENCE.sub("", text_of(path))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        found = path.parent / file if file else path
+        if not found.exists() or (anchor and found.suffix == ".md" and anchor not in anchors(found)):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_decision_is_numbered_and_reached_from_the_documents() -> None:
+    decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    numbers = [int(path.name[:4]) for path in decisions]
+    assert numbers == list(range(1, len(decisions) + 1))
+    for number, path in zip(numbers, decisions, strict=True):
+        assert text_of(path).startswith(f"# {number}. ")
+        for heading in ("Context", "Decision", "Consequences", "Alternatives refused"):
+            assert f"## {heading}\n" in text_of(path)
+
+
+# Commands.
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    for path in DOCUMENTS:
+        blocks = [*FENCE.findall(text_of(path)), *re.findall(r"(?:^    .+\n)+", text_of(path), re.MULTILINE)]
+        for block in blocks:
+            for line in COMMAND.findall(block):
+                yield name_of(path), line.partition("  #")[0].strip()
+
+
+def test_the_readme_shows_commands() -> None:
+    shown = {line.split()[1] for document, line in commands() if document == "README.md"}
+    assert shown >= {"run", "compare", "capacity"}
+
+
+@pytest.mark.parametrize(("document", "line"), sorted(set(commands())))
+def test_a_command_in_the_documents_parses(document: str, line: str) -> None:
+    """The subcommand exists, and so do its options; nothing is run."""
+    command: Any = typer.main.get_command(app)
+    words = shlex.split(line)[1:]
+    while words and hasattr(command, "commands"):
+        assert words[0] in command.commands, line
+        command = command.commands[words.pop(0)]
+    assert command.make_context("endive", words) is not None
+
+
+@pytest.mark.parametrize(("document", "line"), sorted(set(commands())))
+def test_a_file_named_in_a_command_exists(document: str, line: str) -> None:
+    files = [word for word in shlex.split(line) if word.startswith(("configs/", "examples/"))]
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+# Tables that are written by a program.
+
+
+def key_row(key: Key) -> str:
+    meaning, takes = (text.replace("|", "\\|") for text in (key.meaning, key.takes))
+    default = f"`{key.default}`" if key.default else ""
+    return f"| `{key.name}` | {takes} | {default} | {meaning} |"
+
+
+def key_table() -> str:
+    """Every key of the configuration, as `endive config keys` prints them."""
+    return "\n".join(["| key | takes | default | meaning |", "|---|---|---|---|", *map(key_row, keys())])
+
+
+def closed_loop_row(row: dict[str, Any]) -> str:
+    rate = f"{row[row['compared_with']]:.2f}"
+    if row["compared_with"] == "implied_throughput":
+        rate += f" (published {row['throughput']:.2f})"
+    return (
+        f"| {row['provider']} | {row['operation']} | {row['writers']} | {rate} | {100 * row['failure_rate']:.1f} % "
+        f"| {row['simulated_throughput']:.2f} | {100 * row['simulated_failure_rate']:.1f} % "
+        f"| {row['throughput_error_percent'] + 0.0:+.1f} % | {row['failure_rate_error_points'] + 0.0:+.1f} |"
+    )
+
+
+def closed_loop_table() -> str:
+    """Measured and simulated, from `benchmarks/results/closed_loop.json`."""
+    document = json.loads((ROOT / "benchmarks" / "results" / "closed_loop.json").read_text(encoding="utf-8"))
+    return "\n".join(
+        [
+            "| provider | operation | writers | rate | refused | simulated rate | simulated refused | error | points |",
+            "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+            *map(closed_loop_row, document["rows"]),
+        ]
+    )
+
+
+GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
+    "keys": ("docs/simulator.md", key_table),
+    "closed loop": ("docs/simulator.md", closed_loop_table),
+}
+"""Name of the table, the document that has it, and what writes it."""
+
+
+def place_of(name: str, text: str) -> tuple[int, int]:
+    """Return where the table begins and ends."""
+    start = text.index(f"<!-- generated: {name} -->\n") + len(f"<!-- generated: {name} -->\n")
+    return start, text.index("<!-- end -->", start)
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_generated_table_is_up_to_date(name: str) -> None:
+    document, write = GENERATED[name]
+    text = text_of(ROOT / document)
+    start, end = place_of(name, text)
+    assert text[start:end] == f"\n{write()}\n\n", "run: python -m tests.surfaces.test_docs"
+
+
+def write_tables() -> None:
+    for name, (document, write) in GENERATED.items():
+        text = text_of(ROOT / document)
+        start, end = place_of(name, text)
+        (ROOT / document).write_text(f"{text[:start]}\n{write()}\n\n{text[end:]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_tables()

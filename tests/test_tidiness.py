@@ -1,0 +1,255 @@
+"""Tidiness: what is declared is used, what is public is documented, what is shipped works."""
+
+import ast
+import importlib
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import get_args, get_origin
+
+import pyarrow as pa
+import pytest
+
+from endive.errors import ConfigurationError
+from endive.sim.config import Settings, load_configuration, parse_configuration
+from endive.sim.engines import simulate
+from endive.sim.reference import Key, keys
+from endive.sim.schema import Configuration
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "endive").rglob("*.py"))
+LINES_MAX = 500
+LONG_FILES = {
+    "endive/sim/engine/kernel.py": "compiled: a function that is called from another file is compiled with it",
+}
+"""Files that may be longer, with the reason."""
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def module_of(path: Path) -> str:
+    return name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+# Code.
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_no_file_is_long_without_a_reason(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+
+    assert lines <= LINES_MAX or name_of(path) in LONG_FILES
+
+
+def declared_all(tree: ast.Module) -> list[str] | None:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
+            names: list[str] = ast.literal_eval(node.value)
+            return names
+    return None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_all_is_sorted_and_true(path: Path) -> None:
+    names = declared_all(ast.parse(path.read_text(encoding="utf-8")))
+    if names is None:
+        return
+
+    assert names == sorted(names)
+    module = importlib.import_module(module_of(path))
+    assert [name for name in names if not hasattr(module, name)] == []
+
+
+def public_definitions(body: list[ast.stmt], owner: str = "") -> Iterator[tuple[str, ast.AST]]:
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name, node
+            yield from public_definitions(node.body, f"{node.name}.")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield owner + node.name, node
+
+
+def inherited(class_and_method: str, module: str) -> bool:
+    """Whether a method overrides one, which is where its documentation is."""
+    owner, _, method = class_and_method.partition(".")
+    kind = getattr(importlib.import_module(module), owner)
+    return any(method in vars(base) for base in kind.__mro__[1:])
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_every_public_class_and_function_is_documented(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree)
+
+    bare = [
+        name
+        for name, node in public_definitions(tree.body)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and not ast.get_docstring(node)
+        and not ("." in name and inherited(name, module_of(path)))
+    ]
+    assert bare == []
+
+
+def test_console_scripts_import() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+
+    for target in scripts.values():
+        module, _, function = target.partition(":")
+        assert callable(getattr(importlib.import_module(module), function))
+
+
+# Configurations.
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=name_of)
+def test_configurations_that_come_with_endive_have_no_faults_and_no_warnings(path: Path) -> None:
+    assert load_configuration(str(path)).warnings == ()
+
+
+def test_every_key_says_what_it_takes_and_means() -> None:
+    for key in (*keys(), *keys("distribution")):
+        assert key.takes
+        assert key.meaning, key.name
+
+
+def test_every_section_of_the_schema_is_listed() -> None:
+    assert {key.name.partition(".")[0] for key in keys()} == set(Configuration.model_fields)
+
+
+# Every key is read by something. A short run with another value must differ in some context; and wherever a warning
+# says that the value has no effect, it must not differ.
+
+BASE = """
+[simulation]
+duration_ms = 20_000
+[storage]
+provider = "s3x"
+profiles = "measured"
+[transaction]
+inter_arrival = { scale = 250 }
+runtime = { median = 400, sigma = 0.5 }
+"""
+MANY_TABLES = (
+    "catalog.num_tables=6",
+    "catalog.partitions.num_partitions=4",
+    "transaction.tables.per_txn=3",
+    "transaction.tables.selector=zipf",
+    "transaction.tables.write_fraction=0.5",
+    "transaction.partitions.per_txn=2",
+    "transaction.partitions.selector=zipf",
+    "transaction.partitions.write_fraction=0.5",
+)
+CONFLICTS = ("transaction.real_conflict_probability=0.5", "transaction.real_conflict=merge")
+CONTEXTS: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "instant, no retries": ("catalog.type=instant", "transaction.retry=0"),
+    "S3, which has contention": ("storage.provider=s3", *CONFLICTS),
+    "many tables, iceberg": (*MANY_TABLES, *CONFLICTS, "transaction.cost_model=iceberg", "catalog.table_groups=2"),
+    "many tables, append": (
+        *MANY_TABLES,
+        "catalog.type=append",
+        "catalog.compaction_max_entries=5",
+        "transaction.manifest_list_mode=append",
+        "transaction.manifest_list_seal_threshold=500",
+        "catalog.table_metadata_inlined=false",
+        "transaction.isolation=serializable",
+    ),
+    "partitions that commit on their own": (
+        "catalog.partitions.per_table=[8]",
+        "catalog.conflict_granularity=partition",
+        "transaction.partitions.per_txn=2",
+    ),
+    "append, sealed by bytes": ("catalog.type=append", "catalog.compaction_threshold=1000"),
+    "pyiceberg, closed": (
+        "transaction.cost_model=pyiceberg",
+        "transaction.arrivals=closed",
+        "transaction.writers=4",
+        "transaction.table_manifests=3",
+        "transaction.retry_backoff.base_ms=20",
+    ),
+}
+UNSEEN = {
+    "simulation.output_path": "where results go; test_experiment.py",
+    "simulation.trim_start_ms": "the window of the figures; test_experiment.py",
+    "simulation.trim_end_ms": "the window of the figures; test_experiment.py",
+    "experiment.label": "the directory's name; test_config.py",
+    "storage.profile_file": "needs a file; test_config.py",
+}
+"""Keys that results do not depend on, and what tests them."""
+VALUES = {
+    "storage.provider": ("s3", "azurex"),
+    "catalog.partitions.per_table": ("[3]", "[3, 4, 5, 4, 4, 4]"),
+    "catalog.log_entry_size": ("300",),
+    "catalog.compaction_threshold": ("400",),
+    "transaction.retry_timeout_ms": ("100",),
+    "transaction.table_manifests": ("7",),
+    "transaction.tables.per_txn": ("2",),
+    "transaction.tables.write_fraction": ("1.0",),
+    "transaction.partitions.write_fraction": ("1.0",),
+    "transaction.manifest_list_seal_threshold": ("300",),
+    "transaction.retry_backoff.max_ms": ("150",),
+    "transaction.real_conflict_probability": ("0.9",),
+}
+"""Where neither the other choices nor a little more than the default would do."""
+
+
+def other_values(key: Key) -> tuple[str, ...]:
+    """Return values to try in the place of the default."""
+    if key.name in VALUES:
+        return VALUES[key.name]
+    if " | " in key.takes:
+        return tuple(key.takes.split(" | "))
+    if key.takes == "distribution":
+        return ("{ value = 33 }",)
+    if key.takes.startswith("whole number"):
+        return (str(int(key.default or 1) + 2), "40000") if "bytes" in key.name else (str(int(key.default or 1) + 2),)
+    return (f"{float(key.default or 10) * 0.5 + 0.01:g}",)
+
+
+@cache
+def outcome(overrides: tuple[str, ...]) -> tuple[pa.Table, dict[str, int]]:
+    settings = parse_configuration(BASE, overrides=overrides)
+    result = simulate(settings, settings.values.simulation.seed)
+    return result.table, dict(result.counters)
+
+
+def settings_or_none(overrides: tuple[str, ...]) -> Settings | None:
+    try:
+        return parse_configuration(BASE, overrides=overrides)
+    except ConfigurationError:
+        return None
+
+
+def is_warned_of(key: Key, settings: Settings) -> bool:
+    names = (key.name, key.name.rpartition(".")[0])
+    return any(warning.startswith(f"{name} ") for warning in settings.warnings for name in names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", [key for key in keys() if key.name not in UNSEEN], ids=lambda key: key.name)
+def test_every_key_has_an_effect_or_a_warning(key: Key) -> None:
+    seen = False
+    for context, value in product(CONTEXTS.values(), other_values(key)):
+        without = tuple(override for override in context if not override.startswith(f"{key.name}="))
+        changed = (*without, f"{key.name}={value}")
+        settings = settings_or_none(changed)
+        if settings is None:
+            continue
+        if is_warned_of(key, settings):
+            assert outcome(changed) == outcome(without), (context, value, settings.warnings)
+        elif not seen:
+            seen = outcome(changed) != outcome(context)
+    assert seen
+
+
+def test_the_types_tried_are_the_types_there_are() -> None:
+    known = ("whole number", "number", "distribution", "text", "list of", "true | false")
+
+    assert [key.name for key in keys() if " | " not in key.takes and not key.takes.startswith(known)] == []
+    assert get_origin(Configuration.model_fields["storage"].annotation) is None
+    assert get_args(Configuration.model_fields["storage"].annotation) == ()
