@@ -19,7 +19,7 @@ from endive.timing import to_ms
 LOAD_MAX = 2_000.0
 """Transactions a second. A target that still holds there is not about load."""
 COUNTED_MIN, COUNTED_ENOUGH = 2_000, 50_000
-"""A run is not judged by fewer transactions than the first, and ends with the second: a share is then known to 0.1 %."""
+"""A run is not judged by fewer transactions than the first, and ends with the second: a share is known to 0.1 %."""
 TRANSACTIONS_MIN = 30
 """With fewer transactions in the window, a share of them says nothing."""
 

@@ -21,8 +21,8 @@ from endive.sim.latency import (
     UniformLatency,
 )
 
-TIME_MAX_MS = 1e12
-"""About thirty years, far above anything meant: a slip of the keyboard should not run for ever."""
+TIME_MAX_MS = 7_776_000_000.0
+"""Ninety days: far above anything meant, and exact to the nanosecond."""
 
 NotNegative = Annotated[float, Field(ge=0, le=TIME_MAX_MS, allow_inf_nan=False, strict=True)]
 Positive = Annotated[float, Field(gt=0, le=TIME_MAX_MS, allow_inf_nan=False, strict=True)]

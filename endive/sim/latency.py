@@ -19,6 +19,8 @@ from endive.rng import RandomSource
 from endive.timing import TICKS_PER_MS, to_ms, to_ticks
 
 BYTES_PER_MIB = 1024 * 1024
+TICKS_MAX = 2.0**53
+"""No draw is longer: 104 days. Up to there, milliseconds as `float` are exact to the tick."""
 
 Quantile = Callable[[float, bool], float]
 """Value at a tail probability of at most one half; the flag says whether it is the upper tail."""
@@ -77,7 +79,8 @@ class Law(NamedTuple):
 
     def ticks_at(self, u: float) -> int:
         """Return the latency at probability `u` in whole nanoseconds."""
-        return max(math.floor(self.table.at(u) * self.scale_ticks + 0.5), self.floor_ticks)
+        drawn = min(self.table.at(u) * self.scale_ticks + 0.5, TICKS_MAX)
+        return max(math.floor(drawn), self.floor_ticks)
 
 
 class LatencyDistribution(ABC):

@@ -2,14 +2,16 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from endive.errors import InvariantError
 from endive.sim.transaction import Transaction, TransactionResult, TransactionStatus
+
+if TYPE_CHECKING:
+    import pandas as pd  # loaded only where a frame is asked for: it takes half a second
 
 STATUS_NAMES = {status: status.name.lower() for status in TransactionStatus}
 FINISHED = (TransactionStatus.COMMITTED, TransactionStatus.ABORTED)
@@ -136,7 +138,7 @@ class Statistics:
         """Return rows, counters and final `seq`."""
         return RunResult(self.to_arrow(), +self.counters, self.seq)
 
-    def to_dataframe(self) -> pd.DataFrame:
+    def to_dataframe(self) -> "pd.DataFrame":
         """Return the rows as a pandas frame."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame

@@ -209,8 +209,8 @@ def _times(spent: Mapping[str, int], counted: int) -> dict[str, float]:
 def drift(bins: Array) -> float | None:
     """Return by what share the commit rate changes from the first half of the window to the second.
 
-    None: by no more than chance would, so the window may be taken as stationary. The halves are compared by the scatter of
-    the parts within them, at three standard errors; a change of less than 5 % is never reported.
+    None: by no more than chance would, so the window may be taken as stationary. The halves are compared by the scatter
+    of the parts within them, at three standard errors; a change of less than 5 % is never reported.
     """
     first, second = bins[: BINS // 2], bins[BINS // 2 :]
     if not first.sum():

@@ -15,6 +15,7 @@ import typer
 
 from endive.cli import app
 from endive.sim.reference import Key, keys
+from tests.surfaces.files import CommandLine
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOT_OURS = {".venv", ".uv", "node_modules", "experiments"}
@@ -99,6 +100,13 @@ def test_a_file_named_in_a_command_exists(document: str, line: str) -> None:
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 
+@pytest.mark.slow
+def test_the_readme_shows_what_the_demo_prints(endive: CommandLine) -> None:
+    printed = [line.strip() for line in endive("demo").out.splitlines() if line.strip()]
+    shown = {line.strip() for line in text_of(ROOT / "README.md").splitlines()}
+    assert [line for line in printed[:-1] if line not in shown] == []  # the last one is a path
+
+
 # Tables that are written by a program.
 
 
@@ -136,9 +144,40 @@ def closed_loop_table() -> str:
     )
 
 
+def engine_row(row: dict[str, Any]) -> str:
+    scaled = " (scaled)" if row["reference_is_scaled_by_operations"] else ""
+    speed = f"{row['compiled_operations_per_s'] / 1e6:.1f} million/s"
+    return (
+        f"| {row['name']} | {row['transactions']:,} | {row['operations']:,} | {row['compiled']['median']:.3f} s "
+        f"| {row['reference']:,.1f} s{scaled} | {row['ratio']:,.0f} | {speed} |"
+    )
+
+
+def engine_table() -> str:
+    """Both engines side by side, from `benchmarks/results/engine.json`; a remark where that is not there yet."""
+    path = ROOT / "benchmarks" / "results" / "engine.json"
+    if not path.exists():
+        return "**Not measured yet**: `python -m benchmarks.engine`, then `python -m tests.surfaces.test_docs`."
+    document = json.loads(path.read_text(encoding="utf-8"))
+    draws, big = document["nanoseconds_per_draw"], document["hour_of_180000"]
+    return "\n".join(
+        [
+            "| one simulated hour | transactions | operations | compiled | readable | ratio | operations, compiled |",
+            "|---|---:|---:|---:|---:|---:|---:|",
+            *map(engine_row, document["cases"]),
+            "",
+            f"A drawn latency takes {draws['latency']['median']:.1f} ns, its random number alone "
+            f"{draws['random number alone']['median']:.1f} ns: that is the limit of an engine that draws each one.",
+            f"An hour of {big['transactions']:,} transactions, half of them validated overwrites, takes "
+            f"{big['cpu_s']['median']:.2f} s of CPU time and {big['peak_mib']['median']:.0f} MiB.",
+        ]
+    )
+
+
 GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "keys": ("docs/simulator.md", key_table),
     "closed loop": ("docs/simulator.md", closed_loop_table),
+    "engine": ("docs/engine.md", engine_table),
 }
 """Name of the table, the document that has it, and what writes it."""
 

@@ -38,6 +38,9 @@ FRACTION_MASK = np.uint64((1 << 52) - 1)
 TICKS_PER_MS = 1_000_000
 BYTES_PER_MIB = 1024 * 1024
 APPENDS_MAX = 1_000
+LONGEST = 2.0**53  # ticks: what `endive.sim.latency.TICKS_MAX` says
+MODERATE = 2.0**40  # ticks: a law that stays below can be summed without looking
+HUGE = np.int64(1 << 55)  # more than any horizon
 NEVER = np.int64(np.iinfo(np.int64).max)
 ZERO, ONCE = np.int64(0), np.int64(1)
 
@@ -108,7 +111,8 @@ CONFIG = _record(
     "horizon writers tables tables_per_txn tables_written tracked granularity groups serializable appending "
     "entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
-    "has_backoff backoff_before_read ml_append list_entry_bytes list_seal_bytes keeps_entries lists_per_partition lists "
+    "has_backoff backoff_before_read ml_append list_entry_bytes list_seal_bytes keeps_entries lists_per_partition "
+    "lists "
     "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight "
     "d_written d_parts d_seen d_start d_new d_known d_sealed versions",
     entry_read_ms=np.float64,
@@ -123,6 +127,7 @@ CONFIG = _record(
     law_base=(np.float64, (LAWS,)),  # of a size-based law, in ms
     law_per_mib=(np.float64, (LAWS,)),
     law_sized=(np.int64, (LAWS,)),
+    law_highest=(np.float64, (LAWS,)),  # the highest value of its curve
     costs=(np.int64, (3, 8, 8)),  # operation, which, request kind
     has_beside=(np.int64, (3,)),
     decision=(np.float64, (2,)),  # of the catalog's store, of the tables'
@@ -136,8 +141,8 @@ SHARED = _record(
 )
 
 TRANSACTION = _record(
-    "txn pc now due submit run op status reason attempt next must_prepare refreshing reading seq start_seq new_seq started "
-    "before wait kind ticks_yes ticks_no landed seen_offset seen_sealed offset list applied delay lost "
+    "txn pc now due submit run op status reason attempt next must_prepare refreshing reading seq start_seq new_seq "
+    "started before wait kind ticks_yes ticks_no landed seen_offset seen_sealed offset list applied delay lost "
     "drawn_storage drawn_catalog drawn_backoff drawn_conflict",
     key_storage=np.uint64,
     key_catalog=np.uint64,
@@ -151,16 +156,16 @@ TRANSACTION = _record(
 REACHED, POOL_FULL, ROWS_FULL, STUCK = np.arange(4)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _leading_zeros(typingctx: Any, value: Any) -> Any:  # noqa: ARG001 - Numba's protocol
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+@intrinsic
+def _leading_zeros(typingctx: Any, value: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ctlz(args[0], context.get_constant(types.boolean, True))
 
     return types.int64(types.int64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _borrowed(typingctx: Any, array: Any) -> Any:  # noqa: ARG001 - Numba's protocol
+@intrinsic
+def _borrowed(typingctx: Any, array: Any) -> Any:
     """Return an array that does not count its references: handing it to a function then costs nothing.
 
     Whoever calls this keeps the array itself alive.
@@ -185,6 +190,7 @@ inlined = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, force
 
 @inlined
 def mix(z):
+    """Return SplitMix64's hash."""
     z = (z ^ (z >> S30)) * MIX_1
     z = (z ^ (z >> S27)) * MIX_2
     return z ^ (z >> S31)
@@ -192,6 +198,7 @@ def mix(z):
 
 @inner
 def child(root, number):
+    """`Stream.child`: the key of a transaction's own stream."""
     return mix(root ^ mix((np.uint64(number) + ONE) * GOLDEN))
 
 
@@ -209,21 +216,32 @@ def unit(bits):
 
 @inlined
 def ticks_at(curves, begins, scale, floor, bits):
-    """`Law.ticks_at`, with the row of the table that begins there found by shifts instead of `frexp`."""
+    """`Law.ticks_at` of a law without extremes: the table's row is found by shifts instead of `frexp`."""
+    return max(np.int64(np.floor(value_at(curves, begins, bits) * scale + 0.5)), floor)
+
+
+@inlined
+def limited_ticks_at(curves, begins, scale, floor, bits):
+    """`Law.ticks_at` of any law: no draw is longer than the books can hold."""
+    return max(np.int64(min(np.floor(value_at(curves, begins, bits) * scale + 0.5), LONGEST)), floor)
+
+
+@inlined
+def value_at(curves, begins, bits):
+    """`QuantileTable.at`, for the table that begins there."""
     upper = bits >= HALF
     tail = max(WHOLE - bits if upper else bits, TAIL_MIN)
     octave = np.uint64(_leading_zeros(np.int64(tail))) - S11
     fraction = (tail << octave) & FRACTION_MASK
     row = (octave + (OCTAVES if upper else NO_OCTAVES)) * PIECES + (fraction >> S46)
     at = begins + row * TWO
-    value = curves[at] + curves[at + ONE] * (np.int64(fraction & PIECE_MASK) * PIECE_UNIT)
-    return max(np.int64(np.floor(value * scale + 0.5)), floor)
+    return curves[at] + curves[at + ONE] * (np.int64(fraction & PIECE_MASK) * PIECE_UNIT)
 
 
 @inlined
 def sample(c, curves, law, scale, key, number):
     """Draw one latency."""
-    return ticks_at(curves, c.law_table[law], scale, c.law_floor[law], draw(key, number))
+    return limited_ticks_at(curves, c.law_table[law], scale, c.law_floor[law], draw(key, number))
 
 
 @inner
@@ -231,20 +249,23 @@ def total_of(c, curves, law, scale, key, drawn, count, batch):
     """Return the sum of `count` latencies, in batches that cost their maximum."""
     begins, floor = c.law_table[law], c.law_floor[law]
     total = np.int64(0)
-    if batch == 1:
+    if batch == 1 and scale * c.law_highest[law] < MODERATE:
         for i in range(count):
             total += ticks_at(curves, begins, scale, floor, draw(key, drawn + 1 + i))
         return total
     for first in range(0, count, batch):
         longest = np.int64(0)
         for i in range(first, min(first + batch, count)):
-            longest = max(longest, ticks_at(curves, begins, scale, floor, draw(key, drawn + 1 + i)))
+            longest = max(longest, limited_ticks_at(curves, begins, scale, floor, draw(key, drawn + 1 + i)))
         total += longest
+        if total > HUGE:
+            break
     return total
 
 
 @inlined
 def scale_for(c, law, size_bytes):
+    """Return the scale of a law for an object of that size."""
     if c.law_sized[law] == 0:
         return c.law_scale[law]
     return (c.law_base[law] + c.law_per_mib[law] * (size_bytes / BYTES_PER_MIB)) * TICKS_PER_MS
@@ -286,6 +307,7 @@ def tally(g, t, kind, count):
 
 @inlined
 def list_size(c, d):
+    """Return the size of a manifest list as the transaction's snapshot has it."""
     size = c.list_bytes
     if c.list_growth > 0:
         version = np.int64(0)
@@ -298,6 +320,7 @@ def list_size(c, d):
 
 @inlined
 def request_scale(c, d, kind):
+    """Return the scale of a request's law; a manifest list may have grown."""
     if kind == LIST_READ or kind == LIST_WRITE or kind == HISTORY_READ:
         return scale_for(c, kind, list_size(c, d))
     return c.law_scale[kind]
@@ -305,6 +328,7 @@ def request_scale(c, d, kind):
 
 @inlined
 def batch_of(c, kind):
+    """Return how many requests of a kind are made at once."""
     return c.max_parallel if kind == HISTORY_READ or kind == FILE_READ or kind == FILE_WRITE else ONCE
 
 
@@ -355,6 +379,7 @@ def ticks_beside(c, t, d, curves):
 
 @inlined
 def tally_beside(c, g, t):
+    """Count the requests that were made side by side."""
     for side in range(LEFT, RIGHT + 1):
         for kind in range(8):
             tally(g, t, kind, c.costs[t.op, side, kind])
@@ -365,6 +390,7 @@ def tally_beside(c, g, t):
 
 @inlined
 def is_taken(taken, begin, count, index):
+    """Whether `index` is among the `count` things taken."""
     for j in range(begin, begin + count):
         if taken[j] == index:
             return True
@@ -459,11 +485,13 @@ def begin(c, t, d, odds, topology, curves, txn, submit):
 
 @inlined
 def part_at(c, d, topology, j, p):
+    """Return the number, among all partitions, of the transaction's partition `p` of its table `j`."""
     return topology[BEGINS, d[j]] + d[c.d_parts + j * c.tracked + p]
 
 
 @inlined
 def parts_touched(c, d, state, topology, j, first, end, seq):
+    """Whether one of these partitions was touched after `seq`."""
     for p in range(first, end):
         if state[c.at_part_seq + part_at(c, d, topology, j, p)] > seq:
             return True
@@ -825,6 +853,7 @@ def resolve(c, g, t, d, curves):
 
 @inlined
 def total_spent(t):
+    """Return all ticks that the transaction has spent."""
     total = np.int64(0)
     for purpose in range(6):
         total += t.spent[purpose]
@@ -1040,6 +1069,7 @@ def run_steps(c, g, t, d, state, topology, curves, backoff, pc, now):
 
 @inner
 def push(heap, size, time, order, slot):
+    """Add an event."""
     at = size
     while at > 0:
         up = (at - 1) >> 1

@@ -99,6 +99,7 @@ class _Laws:
             "law_base": [row.base_latency_ms if row else 0.0 for row in sized],
             "law_per_mib": [row.latency_per_mib_ms if row else 0.0 for row in sized],
             "law_sized": [1 if row else 0 for row in sized],
+            "law_highest": [max(row.law.table.starts) for row in self.rows],
         }
 
     def _begins(self, row: LatencyDistribution) -> int:

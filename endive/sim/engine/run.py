@@ -99,9 +99,10 @@ def run_compiled(settings: Settings, seed: int, progress: Progress | None = None
 
     shared = _run(compile_model(settings, seed), lambda rows: parts.append(rows.copy()), tell)
     rows = np.concatenate(parts)
+    parts.clear()
     counts = zip(kernel.COUNTERS, shared["counters"].tolist(), strict=True)
     counters = Counter({name: count for name, count in counts if count})
-    result = RunResult(_table(rows[np.argsort(rows[:, 0], kind="stable")]), counters, int(shared["seq"]))
+    result = RunResult(_table(rows), counters, int(shared["seq"]))
     result.check()
     return result
 
@@ -166,7 +167,8 @@ def _advance(model: Model, world: _World, until: int) -> None:
 
 
 def _table(rows: Ints) -> pa.Table:
-    columns = [_column(name, rows[:, index]) for index, name in enumerate(kernel.ROW)]
+    order = np.argsort(rows[:, 0], kind="stable")
+    columns = [_column(name, rows[order, index]) for index, name in enumerate(kernel.ROW)]
     return pa.table(columns, schema=SCHEMA)
 
 

@@ -1,0 +1,181 @@
+"""The compiled engine against the readable one, on the same configurations in the same run, by CPU time.
+
+python -m benchmarks.engine        writes results/engine.json
+
+Where the readable engine would take minutes, it runs a shorter time and its CPU time is scaled by the number of
+operations (requests, catalog reads, commits), which both engines count alike; such rows say so. The results of every
+pair of runs of equal length are compared, and must be equal row for row.
+"""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from numba import njit
+
+from benchmarks.report import HERE, save, spread
+from endive.sim.config import Settings, load_configuration
+from endive.sim.engine import kernel
+from endive.sim.engines import Engine, simulate
+from endive.sim.latency import LognormalLatency
+from endive.sim.statistics import RunResult
+
+BASE = str(HERE.parent / "configs" / "fast_append_s3.toml")
+SEED, SAMPLES, DRAWS = 42, 5, 2_000_000
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """One configuration, and how long the readable engine runs it."""
+
+    name: str
+    overrides: tuple[str, ...] = ()
+    reference_ms: int = HOUR_MS
+
+    def settings(self, duration_ms: int) -> Settings:
+        return load_configuration(BASE, [*self.overrides, f"simulation.duration_ms={duration_ms}"])
+
+
+TENTH = "transaction.operation_types={ fast_append = 0.9, validated_overwrite = 0.1 }"
+OVERWRITES = "transaction.operation_types={ validated_overwrite = 1.0 }"
+CASES = (
+    Case("fast append, 200 ms"),
+    Case("fast append, 20 ms", ("transaction.inter_arrival.median=20",), 300_000),
+    Case("validated overwrite only, 50 ms", ("transaction.inter_arrival.median=50", OVERWRITES), 120_000),
+    Case("90/10, 200 ms, 10 tables", ("catalog.num_tables=10", TENTH)),
+    Case("90/10, 200 ms, 50 tables", ("catalog.num_tables=50", TENTH)),
+    Case("append catalog on s3x, 20 tables, 50 ms", (
+        "storage.provider=s3x", 'catalog={ type = "append", num_tables = 20, compaction_max_entries = 1000 }',
+        "transaction.inter_arrival.median=50",
+    ), 900_000),
+    Case("partitions: 1 of 100, 100 ms", (
+        "catalog.partitions.num_partitions=100", "transaction.partitions.per_txn=1",
+        "catalog.conflict_granularity=partition", "transaction.inter_arrival.median=100",
+    )),
+)  # fmt: skip
+
+
+def timed_run(settings: Settings, engine: Engine) -> tuple[float, RunResult]:
+    started = time.process_time()
+    result = simulate(settings, SEED, engine)
+    return time.process_time() - started, result
+
+
+def operations(result: RunResult) -> int:
+    """Return how many latencies were waited for, about what the field calls events."""
+    waits = ("reads", "writes", "heads", "cas_success", "cas_failure", "physical_success", "physical_failure")
+    return sum(count for name, count in result.counters.items() if name.endswith(waits))
+
+
+def measure(case: Case) -> dict[str, object]:
+    short, hour = case.settings(case.reference_ms), case.settings(HOUR_MS)
+    reference_s, expected = timed_run(short, "reference")
+    _, found = timed_run(short, "compiled")
+    if not expected.table.equals(found.table):
+        raise SystemExit(f"{case.name}: the engines differ")
+    runs = [timed_run(hour, "compiled") for _ in range(SAMPLES)]
+    compiled_s, done = median(seconds for seconds, _ in runs), operations(runs[0][1])
+    scaled_s = reference_s * done / operations(expected)
+    row = {
+        "name": case.name,
+        "overrides": list(case.overrides),
+        "transactions": runs[0][1].table.num_rows,
+        "operations": done,
+        "unit": "CPU seconds for one simulated hour",
+        "compiled": spread([seconds for seconds, _ in runs]),
+        "compiled_operations_per_s": round(done / compiled_s),
+        "reference": round(scaled_s, 3),
+        "reference_ran_ms": case.reference_ms,
+        "reference_is_scaled_by_operations": case.reference_ms != HOUR_MS,
+        "ratio": round(scaled_s / compiled_s, 1),
+    }
+    print(f"{case.name:42} {compiled_s:8.3f} s  reference {scaled_s:9.1f} s  ratio {row['ratio']}")
+    return row
+
+
+@njit
+def _draw_all(curves, scale, floor, key, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    total = np.int64(0)
+    for number in range(count):
+        total += kernel.ticks_at(curves, np.uint64(0), scale, floor, kernel.draw(key, number + 1))
+    return total
+
+
+@njit
+def _hash_all(key, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    total = np.uint64(0)
+    for number in range(count):
+        total += kernel.draw(key, number + 1)
+    return total
+
+
+def nanoseconds_per_draw() -> dict[str, object]:
+    """Measure a drawn latency, and its random number alone: the limit of any engine that draws each one."""
+    law = LognormalLatency.from_median(27, 0.62, 10).law
+    curves = np.array([law.table.starts, law.table.rises]).T.reshape(-1)
+    key = np.uint64(SEED)
+    works = {
+        "latency": lambda: _draw_all(curves, law.scale_ticks, np.int64(law.floor_ticks), key, DRAWS),
+        "random number alone": lambda: _hash_all(key, DRAWS),
+    }
+    rows: dict[str, object] = {}
+    for name, work in works.items():
+        work()  # type: ignore[no-untyped-call]
+        samples = []
+        for _ in range(SAMPLES):
+            started = time.process_time()
+            work()  # type: ignore[no-untyped-call]
+            samples.append((time.process_time() - started) / DRAWS * 1e9)
+        rows[name] = {"unit": "ns", **spread(samples)}
+    return rows
+
+
+BIG = """
+import resource, sys, time
+from endive.sim.config import load_configuration
+from endive.sim.engines import simulate
+settings = load_configuration(sys.argv[1], sys.argv[2:])
+simulate(load_configuration(sys.argv[1], ["simulation.duration_ms=1000"]), 42)  # loads the compiled code
+started = time.process_time()
+rows = simulate(settings, 42).table.num_rows
+print(time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, rows)
+"""
+
+
+def big_run() -> dict[str, object]:
+    """180,000 transactions in one hour, half of them validated overwrites, in a process of its own."""
+    overrides = [
+        "transaction.inter_arrival={ scale = 20 }",
+        "transaction.operation_types={ fast_append = 0.5, validated_overwrite = 0.5 }",
+    ]
+    samples = []
+    for _ in range(SAMPLES):
+        command = [sys.executable, "-c", BIG, BASE, *overrides]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        samples.append([float(figure) for figure in output])
+    return {
+        "overrides": overrides,
+        "transactions": int(samples[0][2]),
+        "cpu_s": spread([sample[0] for sample in samples]),
+        "peak_mib": spread([sample[1] for sample in samples]),
+        "note": "compiled code cached; time from configuration to Arrow table, memory of the process",
+    }
+
+
+def main() -> None:
+    simulate(CASES[0].settings(60_000), SEED)  # compile first
+    body = {
+        "configuration": "configs/fast_append_s3.toml, with overrides; seed 42",
+        "cases": [measure(case) for case in CASES],
+        "nanoseconds_per_draw": nanoseconds_per_draw(),
+        "hour_of_180000": big_run(),
+    }
+    print(f"wrote {save('engine', body)}")
+
+
+if __name__ == "__main__":
+    main()

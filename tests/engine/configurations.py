@@ -1,0 +1,160 @@
+"""Random configurations over the whole option space, for comparing the engines. A number gives the same one always."""
+
+import random
+from typing import Any
+
+import tomli_w
+
+Draw = random.Random
+
+
+def configuration(number: int) -> str:
+    """Return configuration `number` as TOML. Some contradict themselves, and are refused when loaded."""
+    draw = Draw(number)
+    tables = draw.choice([1, 1, 2, 5, 20])
+    catalog, partitions = _catalog(draw, tables)
+    return tomli_w.dumps(
+        {
+            "simulation": {"duration_ms": draw.choice([5_000, 20_000, 60_000]) + draw.random() * 1_000},
+            "storage": _storage(draw),
+            "catalog": catalog,
+            "transaction": _transaction(draw, tables, partitions),
+        }
+    )
+
+
+def _distribution(draw: Draw, low: float, high: float) -> dict[str, Any]:
+    middle = draw.uniform(low, high)
+    return draw.choice(
+        [
+            {"distribution": "fixed", "value": float(round(middle))},
+            {"distribution": "exponential", "scale": middle + 0.1},
+            {"median": middle + 0.1, "sigma": draw.choice([0.0, 0.3, 1.0]), "min": draw.choice([0.0, low])},
+            {"distribution": "uniform", "min": low, "max": high},
+            {"distribution": "normal", "mean": middle + 0.1, "stddev": middle / 4},
+            {"quantiles": [[0.0, low + 1], [0.5, middle + 2], [1.0, high + 3]]},
+        ]
+    )
+
+
+LATENCIES = (
+    "read", "write", "cas", "cas_failure", "append", "append_failure", "catalog_read", "catalog_cas", "catalog_append",
+    "compaction_cas", "table_metadata_read", "manifest_list_read", "manifest_list_write", "manifest_list_append",
+    "manifest_file_write", "head_read",
+)  # fmt: skip
+
+
+def _latency(draw: Draw) -> dict[str, Any]:
+    if draw.random() < 0.7:
+        return _distribution(draw, 0.0, 200.0)
+    return {"base": draw.uniform(0, 50), "per_mib": draw.uniform(0, 500), "sigma": 0.3, "min": 1.0}
+
+
+def _storage(draw: Draw) -> dict[str, Any]:
+    storage: dict[str, Any] = {
+        "provider": draw.choice(["s3", "s3x", "azure", "azurex", "gcp", "instant"]),
+        "profiles": draw.choice(["spec", "measured"]),
+        "decision": draw.choice(["half", "end"]),
+        "failure_latency": draw.random() < 0.8,
+        "contention": draw.random() < 0.8,
+        "latency": {name: _latency(draw) for name in LATENCIES if draw.random() < 0.15},
+    }
+    if draw.random() < 0.7:
+        storage["latency"].setdefault("append", {"median": 20.0, "sigma": 0.3})
+    return storage
+
+
+def _catalog(draw: Draw, tables: int) -> tuple[dict[str, Any], int]:
+    """Return the section, and the fewest partitions that a table has."""
+    catalog: dict[str, Any] = {"type": draw.choice(["cas", "append", "instant"]), "num_tables": tables}
+    if catalog["type"] == "instant":
+        catalog["latency_ms"] = draw.choice([0.0, 1.0, 7.5])
+    if draw.random() < 0.5:
+        catalog["conflict_granularity"] = draw.choice(["catalog", "table", "partition"])
+    catalog["table_groups"] = draw.choice([1, 1, draw.randint(1, tables)])
+    if draw.random() < 0.5:
+        catalog["table_metadata_inlined"] = draw.random() < 0.5
+    if catalog["type"] == "append":
+        catalog |= {
+            "compaction_threshold": draw.choice([0, 500, 2_000, 16_000_000]),
+            "compaction_max_entries": draw.choice([0, 1, 5, 20]),
+            "log_entry_size": draw.choice([50, 100]),
+            "log_entry_read_ms": draw.choice([0.0, 0.0, 1.5]),
+        }
+    counts = [draw.randint(2, 9) for _ in range(tables)]
+    shape = draw.choice(["none", "none", "even", "uneven"])
+    if shape == "even":
+        catalog["partitions"] = {"num_partitions": counts[0]}
+        return catalog, counts[0]
+    if shape == "uneven":
+        catalog["partitions"] = {"per_table": counts}
+        return catalog, min(counts)
+    return catalog, 1
+
+
+def _selection(draw: Draw, most: int) -> dict[str, Any]:
+    return {
+        "per_txn": draw.randint(1, min(3, most)),
+        "selector": draw.choice(["uniform", "zipf"]),
+        "alpha": draw.choice([0.7, 1.5]),
+        "write_fraction": draw.choice([1.0, 0.5, 0.34]),
+    }
+
+
+def _transaction(draw: Draw, tables: int, partitions: int) -> dict[str, Any]:
+    transaction: dict[str, Any] = {
+        "cost_model": draw.choice(["spec", "iceberg", "pyiceberg"]),
+        "runtime": _distribution(draw, 0.0, draw.choice([10.0, 1_000.0, 10_000.0])),
+        "tables": _selection(draw, tables),
+        "isolation": draw.choice(["snapshot", "serializable"]),
+        "conflict_detector": draw.choice(["probabilistic", "partition_overlap"]),
+        "real_conflict_probability": draw.choice([0.0, 0.3, 1.0]),
+        "real_conflict": draw.choice(["abort", "merge", "restart"]),
+        "conflicting_manifests": _distribution(draw, 0.0, 6.0),
+        "manifests_per_concurrent_commit": draw.choice([0.0, 1.5, 2.25]),
+        "table_manifests": draw.randint(0, 4),
+        "max_parallel": draw.choice([1, 1, 4]),
+        "manifest_list_mode": draw.choice(["rewrite", "append"]),
+        "manifest_list_entry_size": draw.choice([50, 70]),
+        "manifest_list_seal_threshold": draw.choice([0, 200, 1_000]),
+        "manifest_list_entries": draw.choice(["orphaned", "kept"]),
+        "manifest_list_scope": draw.choice(["table", "partition"]),
+        "manifest_list_growth_bytes": draw.choice([0, 0, 5_000]),
+        "operation_types": _mix(draw),
+    }
+    transaction |= _arrivals(draw) | _retries(draw)
+    if draw.random() < 0.5:
+        transaction["partitions"] = _selection(draw, partitions)
+    if draw.random() < 0.5:
+        transaction["count_behind"] = draw.choice(["catalog", "table", "partition"])
+    return transaction
+
+
+def _mix(draw: Draw) -> dict[str, float]:
+    weights = {kind: draw.choice([0.0, 0.3, 1.0]) for kind in ("fast_append", "merge_append", "validated_overwrite")}
+    return weights if sum(weights.values()) else {"fast_append": 1.0}
+
+
+def _arrivals(draw: Draw) -> dict[str, Any]:
+    if draw.random() < 0.3:
+        think = _distribution(draw, 0.0, 500.0)
+        return {"arrivals": "closed", "writers": draw.choice([1, 2, 8, 30]), "think": think}
+    return {"inter_arrival": _distribution(draw, 50.0, draw.choice([100.0, 500.0, 2_000.0]))}
+
+
+def _retries(draw: Draw) -> dict[str, Any]:
+    retries: dict[str, Any] = {}
+    if draw.random() < 0.7:
+        retries["retry"] = draw.choice([0, 1, 3, 10])
+    if draw.random() < 0.2:
+        retries["retry_timeout_ms"] = draw.choice([500.0, 5_000.0])
+    if draw.random() < 0.5:
+        retries["retry_backoff"] = {
+            "enabled": True,
+            "base_ms": draw.choice([0.0, 10.0, 100.0]),
+            "multiplier": draw.choice([1.0, 2.0, 1.7]),
+            "max_ms": draw.choice([100.0, 5_000.0]),
+            "jitter": draw.choice([0.0, 0.1, 1.0]),
+            "before_read": draw.random() < 0.5,
+        }
+    return retries

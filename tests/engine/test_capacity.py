@@ -1,0 +1,168 @@
+"""`endive capacity`: the highest load that holds a target."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from endive.cli import app
+from endive.errors import ConfigurationError
+from endive.sim.capacity import Target, find_capacity, load_of, seed_capacity, shrunk, with_load
+from endive.sim.config import Settings, parse_configuration
+from endive.sim.distribution_section import DistributionSection
+from endive.sim.summary import LatencyFigures, Summary, Window, drift
+
+WINDOW = Window(0.0, 1_000_000.0)
+
+
+def a_summary(success: float | None, p99_ms: float = 100.0) -> Summary:
+    figures = LatencyFigures(10, p99_ms / 2, p99_ms, p99_ms)
+    time_ms = {"catalog_read": 1.0, "per_attempt_io": 50.0, "backoff": 2.0}
+    return Summary(
+        WINDOW, 1.0, 1.0, success, success, {"all": figures}, 1.0, time_ms, {"max_retries_exceeded": 3}, 0, 10
+    )
+
+
+def falling(capacity: float) -> "list[float]":
+    return [capacity]
+
+
+@pytest.mark.parametrize("start", [0.01, 1.0, 40.0])
+def test_bisection_finds_the_load_at_which_success_falls_below_the_target(start: float) -> None:
+    found = find_capacity(lambda load: a_summary(1.0 if load <= 7.3 else 0.5), start, 1_000_000, Target(0.95), 0.01)
+    assert found.offered_per_s <= 7.3 < found.offered_per_s * 1.01
+    assert found.limit == "success: retries run out"
+
+
+def test_the_latency_can_be_the_limit() -> None:
+    found = find_capacity(lambda load: a_summary(1.0, 100 * load), 1.0, 1_000_000, Target(0.95, p99_ms=330), 0.01)
+    assert found.offered_per_s == pytest.approx(3.3, rel=0.01)
+    assert found.limit == "p99 latency: most of it is per attempt I/O"
+
+
+def test_a_target_that_holds_nowhere_gives_no_load() -> None:
+    found = find_capacity(lambda _: a_summary(0.9), 1.0, 1_000, Target(0.95), 0.01)
+    assert found.offered_per_s == 0.0
+
+
+def test_a_target_that_holds_everywhere_gives_no_limit() -> None:
+    found = find_capacity(lambda _: a_summary(1.0), 1.0, 1_000, Target(0.95), 0.01)
+    assert found.offered_per_s == math.inf
+
+
+def test_a_run_in_which_nothing_finishes_holds_nothing() -> None:
+    assert Target(0.0).broken_by(a_summary(None)) == "nothing finishes in the window"
+
+
+CONFIGURATION = """
+    simulation.duration_ms = 120_000
+    storage = { provider = "s3", profiles = "measured" }
+    catalog.type = "cas"
+    [transaction]
+    inter_arrival = { distribution = "lognormal", median = 500, sigma = 0.5 }
+    runtime = { value = 1_000 }
+    operation_types.fast_append = 1
+    """
+
+
+def settings(*overrides: str) -> Settings:
+    return parse_configuration(CONFIGURATION, overrides=overrides)
+
+
+def test_a_load_is_one_over_the_mean_time_between_arrivals() -> None:
+    assert load_of(settings()) == pytest.approx(2 / math.exp(0.125), rel=0.001)
+    assert load_of(with_load(settings(), 3.0)) == pytest.approx(6 / math.exp(0.125), rel=0.001)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"scale": 300.0},
+        {"value": 300.0},
+        {"mean": 300.0, "sigma": 0.7, "min": 10.0},
+        {"distribution": "uniform", "min": 100.0, "max": 500.0},
+        {"mean": 300.0, "stddev": 30.0},
+        {"quantiles": ((0.0, 100.0), (1.0, 900.0))},
+    ],
+)
+def test_every_law_of_arrivals_is_scaled_in_time_only(section: dict[str, object]) -> None:
+    before = DistributionSection.model_validate(section).build()
+    after = shrunk(DistributionSection.model_validate(section), 4.0).build()
+    for u in (0.01, 0.5, 0.99):
+        assert after.law.ticks_at(u) == pytest.approx(before.law.ticks_at(u) / 4, rel=1e-6)
+
+
+def test_a_closed_loop_has_no_offered_load() -> None:
+    closed = parse_configuration(
+        CONFIGURATION.replace("inter_arrival", 'arrivals = "closed"\n    writers = 3\n    think')
+    )
+    with pytest.raises(ConfigurationError, match="needs open arrivals"):
+        load_of(closed)
+
+
+def test_the_capacity_of_a_configuration_holds_and_a_little_more_does_not() -> None:
+    target = Target(0.9)
+    found = seed_capacity(settings("transaction.retry=2"), 1, target, 0.02)
+    assert 0.5 < found.offered_per_s < 50
+    assert target.broken_by(found.at_capacity) is None
+    assert target.broken_by(replace(found.at_capacity, success=0.899)) is not None
+
+
+def run(*arguments: str, tmp: Path) -> tuple[int, str]:
+    file = tmp / "c.toml"
+    file.write_text(CONFIGURATION, encoding="utf-8")
+    result = CliRunner().invoke(app, ["capacity", str(file), *arguments])
+    return result.exit_code, result.output
+
+
+def test_the_answer_is_a_sentence_with_its_interval(tmp_path: Path) -> None:
+    code, text = run("--success", "0.9", "--seeds", "1..2", "--tolerance", "0.1", tmp=tmp_path)
+    assert code == 0
+    assert "Amazon S3 Standard, 1 table:" in text
+    assert "±" in text
+    assert "commits/s at 90 % success" in text
+    assert "the limit is success: retries run out" in text
+
+
+def test_an_impossible_target_is_said_to_be_one(tmp_path: Path) -> None:
+    code, text = run("--p99-ms", "1", "--seeds", "1..2", tmp=tmp_path)
+    assert code == 0
+    assert "does not hold at any load" in text
+    assert "ask for less" in text
+
+
+def test_a_configuration_in_which_nothing_finishes_says_what_to_change(tmp_path: Path) -> None:
+    code, text = run("--set", "transaction.runtime.value=200_000", "--seeds", "1..2", tmp=tmp_path)
+    assert code == 0
+    assert "nothing finishes in the window" in text
+    assert "run longer" in text
+
+
+def test_values_of_an_option_make_a_table(tmp_path: Path) -> None:
+    options = ("--vary", "catalog.num_tables=1,4", "--seeds", "1..2", "--tolerance", "0.2", "--json")
+    code, text = run(*options, tmp=tmp_path)
+    answers = json.loads(text[text.index("{") :])
+    assert code == 0
+    assert list(answers) == ["catalog.num_tables=1", "catalog.num_tables=4"]
+    one, four = (answer["commits_per_s"]["mean"] for answer in answers.values())
+    assert four > one
+
+
+@pytest.mark.parametrize("wrong", ["catalog.num_tables", "=1,2", "catalog.num_tabels=1,2", "catalog.num_tables=0"])
+def test_a_wrong_value_to_vary_is_refused_before_anything_runs(tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(CONFIGURATION, encoding="utf-8")
+    with pytest.raises(ConfigurationError):
+        CliRunner().invoke(app, ["capacity", str(file), "--vary", wrong], catch_exceptions=False)
+
+
+def test_a_rate_that_changes_within_the_window_is_reported() -> None:
+    import numpy as np
+
+    steady = np.array([100, 104, 97, 99, 101, 103, 98, 100, 102, 96] * 2)
+    assert drift(steady) is None
+    assert drift(np.concatenate([steady[:10], steady[10:] * 2])) == pytest.approx(1.0)
+    assert drift(np.zeros(20)) is None

@@ -1,0 +1,160 @@
+"""The compiled engine gives the readable engine's results, bit for bit, for every option."""
+
+from collections import Counter
+from typing import get_args
+
+import pytest
+
+from endive.errors import ConfigurationError, InvariantError
+from endive.sim.config import Settings, parse_configuration
+from endive.sim.engine.run import summarise_compiled
+from endive.sim.engines import Engine, simulate
+from endive.sim.schema import Configuration
+from endive.sim.statistics import RunResult
+from endive.sim.summary import summarise
+from tests.engine.configurations import configuration
+
+SAMPLE = range(0, 120, 10)
+CAMPAIGN = range(1_000, 3_400, 50)
+"""At least 2,000 of these are valid; `test_the_campaign_is_large_enough` counts them."""
+
+
+def valid(number: int) -> Settings | None:
+    try:
+        return parse_configuration(configuration(number), f"configuration-{number}")
+    except ConfigurationError:
+        return None
+
+
+def outcome(settings: Settings, seed: int, engine: Engine) -> RunResult | str:
+    """Return the result, or the rule that the run broke: both engines must then say so."""
+    try:
+        return simulate(settings, seed, engine)
+    except InvariantError as error:
+        return error.rule
+
+
+def compare(number: int) -> int:
+    """Run configuration `number` on both engines; return how many transactions were compared."""
+    settings = valid(number)
+    if settings is None:
+        return 0
+    expected, found = outcome(settings, number, "reference"), outcome(settings, number, "compiled")
+    replay = f"differs: see tests/engine/configurations.py, configuration({number}), seed {number}"
+    if isinstance(expected, str) or isinstance(found, str):
+        assert expected == found, replay
+        return 0
+    assert expected.table.equals(found.table), replay
+    assert expected.counters == found.counters, replay
+    assert expected.seq == found.seq, replay
+    return int(expected.table.num_rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", SAMPLE)
+def test_random_configurations_give_equal_rows_and_counters(first: int) -> None:
+    assert sum(compare(number) for number in range(first, first + 10)) > 0
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("first", CAMPAIGN)
+def test_thousands_of_random_configurations_give_equal_rows_and_counters(first: int) -> None:
+    assert sum(compare(number) for number in range(first, first + 50)) > 0
+
+
+@pytest.mark.campaign
+def test_the_campaign_is_large_enough() -> None:
+    assert sum(valid(number) is not None for first in CAMPAIGN for number in range(first, first + 50)) >= 2_000
+
+
+def test_the_configurations_reach_every_choice_of_the_schema() -> None:
+    seen: Counter[tuple[str, str]] = Counter()
+    for number in range(300):
+        settings = valid(number)
+        if settings is not None:
+            values = settings.values.transaction.model_dump() | settings.values.catalog.model_dump()
+            seen.update((key, value) for key, value in values.items() if isinstance(value, str))
+    for section in ("transaction", "catalog"):
+        model = Configuration.model_fields[section].annotation
+        assert model is not None
+        for key, info in model.model_fields.items():
+            for choice in _choices(info.annotation):
+                assert seen[key, choice] > 0, f"no configuration has {section}.{key} = {choice!r}"
+
+
+def _choices(annotation: object) -> list[str]:
+    arguments = getattr(annotation, "__args__", ())
+    words = [word for word in arguments if isinstance(word, str)]
+    return words + [word for inner in arguments if not isinstance(inner, str) for word in _choices(inner)]
+
+
+def test_every_outcome_occurs_in_the_sample() -> None:
+    counters: Counter[str] = Counter()
+    for number in range(60):
+        settings = valid(number)
+        found = outcome(settings, number, "compiled") if settings else "refused"
+        if isinstance(found, RunResult):
+            counters += found.counters
+    from endive.sim.engine.kernel import COUNTERS
+
+    assert set(COUNTERS) == set(counters)
+
+
+def test_the_figures_do_not_depend_on_whether_the_rows_are_kept() -> None:
+    settings = valid(2) or valid(3)
+    assert settings is not None
+    whole = summarise(simulate(settings, 7).table, settings.window)
+    assert summarise_compiled(settings, 7, settings.window) == whole
+    assert whole.transactions > 0
+
+
+def test_a_run_that_ends_early_has_the_figures_of_what_it_reached() -> None:
+    text = """
+        simulation = { duration_ms = 100_000, trim_start_ms = 0, trim_end_ms = 0 }
+        storage.provider = "s3"
+        [transaction]
+        inter_arrival.scale = 100
+        runtime.value = 0
+        """
+    settings = parse_configuration(text)
+    early = summarise_compiled(settings, 1, settings.window, enough=lambda tally: tally.counted >= 100)
+    assert early.window.end_ms < settings.window.end_ms
+    assert early.drift is None
+    assert early.offered_per_s == pytest.approx(10, rel=0.25)
+
+
+def test_an_event_at_the_very_end_of_the_run_does_not_happen() -> None:
+    text = """
+        storage.provider = "instant"
+        catalog = { type = "instant", latency_ms = 10 }
+        [simulation]
+        duration_ms = {duration}
+        [storage.latency]
+        read.value = 10
+        write.value = 10
+        [transaction]
+        inter_arrival.value = 10
+        runtime.value = 10
+        operation_types.fast_append = 1
+        """
+    statuses: list[list[str]] = []
+    for duration in (70, 71):  # arrival 10, catalog read 20, work 30, three requests 60: the commit lands at 70 ms
+        settings = parse_configuration(text.replace("{duration}", str(duration)))
+        for engine in get_args(Engine)[::-1]:
+            statuses.append(simulate(settings, 1, engine).table["status"].to_pylist())
+    assert [row[0] for row in statuses] == ["committing"] * 2 + ["committed"] * 2
+    assert statuses[0] == statuses[1]
+    assert statuses[2] == statuses[3]
+
+
+def test_a_draw_longer_than_the_books_can_hold_is_the_same_in_both() -> None:
+    text = """
+        simulation.duration_ms = 1_000_000
+        storage.provider = "s3"
+        [transaction]
+        inter_arrival.scale = 1_000
+        runtime = { median = 7_000_000_000, sigma = 5 }
+        """
+    settings = parse_configuration(text)
+    reference, compiled = simulate(settings, 1, "reference"), simulate(settings, 1, "compiled")
+    assert reference.table.equals(compiled.table)
