@@ -20,7 +20,7 @@ TIMES = {
     "time_ms.per_attempt_io": "per-attempt I/O",
     "time_ms.conflict_io": "conflict I/O",
     "time_ms.catalog_commit": "commit",
-    "time_ms.backoff": "backoff",
+    "time_ms.backoff": "backoff, repeated work",
 }
 QUANTILES = ("p50_ms", "p95_ms", "p99_ms")
 

@@ -199,8 +199,8 @@ def _catalog(config: Configuration, storage: ProfiledProvider) -> Catalog:
     granularity = catalog.conflict_granularity or "catalog"
     if catalog.type == "append":
         limits = LogLimits(catalog.compaction_threshold, catalog.compaction_max_entries)
-        entry = (catalog.log_entry_size, catalog.log_entry_read_ms)
-        return AppendCatalog(storage, catalog.num_tables, partitions, granularity, limits, *entry)
+        replay_ms = catalog.log_entry_read_ms
+        return AppendCatalog(storage, catalog.num_tables, partitions, granularity, limits, replay_ms)
     if catalog.type == "instant":
         return InstantCatalog(catalog.num_tables, partitions, catalog.latency_ms, granularity, catalog.table_groups)
     return CASCatalog(storage, catalog.num_tables, partitions, granularity, catalog.table_groups)

@@ -86,7 +86,8 @@ class Requests:
             results = [(yield from self._request(kind, size_bytes))]
         else:
             results = yield from together([self._request(kind, size_bytes) for _ in range(width)])
-        if any(result.latency_ms < self._storage.min_latency_ms for result in results):
+        floor_ms = self._storage.floor_ms("write" if kind.endswith("writes") else "read", OBJECTS[kind])
+        if any(result.latency_ms < floor_ms for result in results):
             raise InvariantError("minimum latency", f"a request of {kind} was faster than {self._storage.name} can be")
 
     def _request(self, kind: str, size_bytes: int) -> Latency[StorageResult]:

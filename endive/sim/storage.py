@@ -185,6 +185,10 @@ class StorageProvider(ABC):
     def min_latency_ms(self) -> float:
         """No request is faster than this."""
 
+    def floor_ms(self, operation: str, key: str) -> float:  # noqa: ARG002 - one floor for all, unless a provider has more
+        """No request of this kind is faster than this."""
+        return self.min_latency_ms
+
     def with_rng(self, rng: RandomSource) -> Self:
         """Return a view of the same objects that draws its latencies from `rng`, such as a transaction's own."""
         view = copy(self)
@@ -302,6 +306,10 @@ class ProfiledProvider(StorageProvider):
     @property
     def min_latency_ms(self) -> float:
         return self._profile.min_latency_ms
+
+    def floor_ms(self, operation: str, key: str) -> float:
+        row = self._profile.find(operation, _kind(key))
+        return self.min_latency_ms if row is None else to_ms(row.law.floor_ticks)
 
 
 def _kind(key: str) -> str:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from endive.errors import InvariantError
 from endive.sim.cost import OPERATION_TYPES
 from endive.timing import TICKS_PER_MS, to_ticks
 
@@ -82,6 +83,15 @@ BINS = 20
 """The window is cut into so many parts to see whether it is stationary."""
 
 
+def check_commits(committed: int, unfinished: int, seq: int) -> None:
+    """Check that commits equal the catalog's `seq`.
+
+    A commit whose answer is still on its way back at the end of the run is installed, but not yet a commit here.
+    """
+    if not 0 <= seq - committed <= unfinished:
+        raise InvariantError("commits equal seq", f"{committed} commits, but seq is {seq}")
+
+
 class Tally:
     """Adds up transactions, in one go or piece by piece: what comes out does not depend on the pieces.
 
@@ -138,6 +148,11 @@ class Tally:
     def successes(self) -> int:
         """Those of them that committed."""
         return sum(part.size for part in self._latencies)
+
+    def check(self, seq: int) -> None:
+        """Check that commits equal the catalog's `seq`, once every transaction has been added."""
+        unfinished = self._counts["transactions"] - self._counts["finished"]
+        check_commits(self._counts["committed"], unfinished, seq)
 
     def summary(self, reached_ms: float = math.inf) -> Summary:
         """Return the figures of everything added; if the run ended before the window did, of the part it reached."""
@@ -198,7 +213,10 @@ def _figures(latency_ms: Array) -> LatencyFigures:
 
 
 def _times(spent: Mapping[str, int], counted: int) -> dict[str, float]:
-    """Return the mean milliseconds by purpose. What is neither work nor I/O is waiting: the backoff."""
+    """Return the mean milliseconds by purpose.
+
+    What is neither the work nor I/O is backoff, and where real conflicts restart transactions also the work done again.
+    """
     if not counted:
         return {}
     ticks = {name: spent[f"{name}_ms"] for name in TIME_PURPOSES[:-1]}

@@ -228,5 +228,5 @@ def test_reading_the_log_costs_so_much_per_entry_since_the_checkpoint() -> None:
 
 def test_the_size_of_an_entry_is_a_setting() -> None:
     storage = fixed_provider()
-    run(fast_append(), append_catalog_of(storage=storage, entry_bytes=250))
+    run(fast_append(), append_catalog_of(storage=storage), options=CommitOptions(entry_bytes=250))
     assert storage.objects.lengths["catalog"] == 250

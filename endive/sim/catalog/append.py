@@ -65,14 +65,12 @@ class AppendCatalog(Catalog):
         partitions_per_table: Sequence[int],
         granularity: str = "table",
         limits: LogLimits | None = None,
-        entry_bytes: int = 100,
         entry_read_ms: float = 0.0,
     ) -> None:
         self._storage = storage
         self._state = CatalogState(num_tables, partitions_per_table, granularity)
         self._log = _Log()
         self._limits = limits or LogLimits()
-        self._entry_bytes = entry_bytes
         self._entry_read_ms = entry_read_ms
         self._known_offset = 0
 
@@ -104,7 +102,7 @@ class AppendCatalog(Catalog):
         intention: IntentionRecord | None = None,
     ) -> Latency[CommitResult]:
         """Append the intention, then find out by a read whether it was applied."""
-        proposal = intention or IntentionRecord(-1, expected_seq, writes, size_bytes=self._entry_bytes)
+        proposal = intention or IntentionRecord(-1, expected_seq, writes)
         elapsed_ms = 0.0
         for _ in range(APPENDS_MAX):
             if self.LOG in self._storage.objects.sealed:

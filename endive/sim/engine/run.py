@@ -123,7 +123,8 @@ def summarise_compiled(settings: Settings, seed: int, window: Window, enough: En
         reached_ms = now_ms
         return enough is not None and enough(tally)
 
-    _run(compile_model(settings, seed), lambda rows: tally.add(dict(zip(kernel.ROW, rows.T, strict=True))), done)
+    take = lambda rows: tally.add(dict(zip(kernel.ROW, rows.T, strict=True)))  # noqa: E731
+    tally.check(int(_run(compile_model(settings, seed), take, done)["seq"]))
     return tally.summary(reached_ms)
 
 
