@@ -20,7 +20,9 @@ help: ## list the targets
 	@echo "installing uv into .uv/"; .uv/bin/python -m pip install --quiet --disable-pip-version-check uv
 
 $(STAMP): pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
-	$(UV) sync --frozen --quiet --python $(PYTHON)
+	@echo "installing into .venv/"
+	@$(UV) sync --frozen --quiet --python $(PYTHON) 2>/dev/null \
+	  || $(UV) sync --frozen --quiet --python $(PYTHON) --system-certs   # where the network has a certificate of its own
 	@touch $@
 
 install: $(STAMP) ## install everything into .venv
