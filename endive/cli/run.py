@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,9 @@ from endive.cli.figures import counter_table, latency_table, rate_table, time_ta
 from endive.errors import ConfigurationError
 from endive.sim.config import load_configuration
 from endive.sim.engines import Engine
-from endive.sim.experiment import Experiment, Result
+from endive.sim.experiment import Experiment, Figures, Result
 from endive.sim.schema import SEED_MAX
+from endive.sim.simulation import Progress
 from endive.sim.summary import estimates
 
 Out = Annotated[
@@ -43,6 +45,9 @@ def run(
     out: Out = Path("experiments"),
     again: Annotated[bool, typer.Option("--again", help="Run even if the result is there, and replace it.")] = False,
     engine: EngineOption = "compiled",
+    figures_only: Annotated[
+        bool, typer.Option("--figures-only", help="Keep and write no rows, whatever the number of transactions.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, for machines.")] = False,
 ) -> None:
     """Simulate a configuration and show what its commits did.
@@ -62,14 +67,27 @@ def run(
     settings = load_configuration(file, overrides or ())
     warn(settings.warnings)
     experiment = Experiment(settings, out)
-    results = [
-        obtain(experiment, number, again, engine)
-        for number in choose_seeds(seed, seeds, settings.values.simulation.seed)
-    ]
-    if as_json:
-        output.print_json(json.dumps(_document(experiment, results)))
+    chosen = choose_seeds(seed, seeds, settings.values.simulation.seed)
+    if figures_only:
+        if engine != "compiled":
+            raise ConfigurationError("--figures-only", ["the reference engine keeps its rows; leave out --engine"])
+        runs = [_figures(experiment, number) for number in chosen]
     else:
-        _show(experiment, results)
+        runs = [obtain(experiment, number, again, engine).figures() for number in chosen]
+    if as_json:
+        output.print_json(json.dumps(_document(experiment, runs)))
+    else:
+        _show(experiment, runs)
+
+
+def _figures(experiment: Experiment, seed: int) -> Figures:
+    say_if_compiling()
+    with _progress(experiment, seed) as tell:
+        return experiment.figures(seed, tell)
+
+
+def _progress(experiment: Experiment, seed: int) -> AbstractContextManager[Progress]:
+    return progress_to(experiment.settings.values.simulation.duration_ms, f"{experiment.settings.label} seed {seed}")
 
 
 def obtain(experiment: Experiment, seed: int, again: bool = False, engine: Engine = "compiled") -> Result:
@@ -80,9 +98,7 @@ def obtain(experiment: Experiment, seed: int, again: bool = False, engine: Engin
         return there
     if engine == "compiled":
         say_if_compiling()
-    with progress_to(
-        experiment.settings.values.simulation.duration_ms, f"{experiment.settings.label} seed {seed}"
-    ) as tell:
+    with _progress(experiment, seed) as tell:
         return experiment.run(seed, tell, engine)
 
 
@@ -101,46 +117,51 @@ def choose_seeds(seed: int | None, seeds: str | None, default: int) -> list[int]
     return list(range(first, last + 1))
 
 
-def _show(experiment: Experiment, results: list[Result]) -> None:
-    figures = estimates([result.summary() for result in results])
-    first = results[0].about
+def _show(experiment: Experiment, runs: list[Figures]) -> None:
+    figures = estimates([run.summary for run in runs])
+    first = runs[0].about
     start_ms, end_ms = first["window_ms"]
     title = (
         f"{first['label']}: {first['provider']} ({first['profiles']} profile), cost model {first['cost_model']}, "
-        f"{len(results)} seed{'s' if len(results) != 1 else ''}, window {start_ms / 60000:g} to {end_ms / 60000:g} min"
+        f"{len(runs)} seed{'s' if len(runs) != 1 else ''}, window {start_ms / 60000:g} to {end_ms / 60000:g} min"
     )
     output.print(title, style="bold", soft_wrap=True, markup=False)
     for table in (
         rate_table(figures),
         latency_table(figures),
         time_table(figures),
-        counter_table([result.counters for result in results]),
+        counter_table([run.counters for run in runs]),
     ):
         output.print(table)
         output.print()
-    output.print(f"results: {experiment.directory}", soft_wrap=True, markup=False)
-    warn(tuple(_drift_warning(result) for result in results if result.summary().drift is not None))
+    where = experiment.directory if runs[0].path else "not kept"
+    output.print(f"results: {where}", soft_wrap=True, markup=False)
+    warn(tuple(_drift_warning(run) for run in runs if run.summary.drift is not None))
 
 
-def _drift_warning(result: Result) -> str:
-    change = 100 * (result.summary().drift or 0.0)
+def _drift_warning(run: Figures) -> str:
+    change = 100 * (run.summary.drift or 0.0)
     return (
-        f"seed {result.about['seed']}: the window is not stationary: commits/s change by {change:+.0f} % from its "
+        f"seed {run.about['seed']}: the window is not stationary: commits/s change by {change:+.0f} % from its "
         "first half to its second; trim more (simulation.trim_start_ms), or run longer"
     )
 
 
-def _document(experiment: Experiment, results: list[Result]) -> dict[str, object]:
-    summaries = [result.summary() for result in results]
+def _document(experiment: Experiment, runs: list[Figures]) -> dict[str, object]:
     return {
         "experiment": str(experiment.directory),
         "runs": [
-            {"path": str(result.path), **result.about, "figures": summary.flat()}
-            for result, summary in zip(results, summaries, strict=True)
+            {
+                **run.about,
+                "path": str(run.path) if run.path else None,
+                "counters": dict(sorted(run.counters.items())),
+                "figures": run.summary.flat(),
+            }
+            for run in runs
         ],
         "figures": {
             name: {"mean": figure.mean, "half_width_95": figure.half_width}
-            for name, figure in estimates(summaries).items()
+            for name, figure in estimates([run.summary for run in runs]).items()
         },
         "warnings": list(experiment.settings.warnings),
     }

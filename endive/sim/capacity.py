@@ -206,6 +206,6 @@ def seed_capacity(settings: Settings, seed: int, target: Target, tolerance: floa
     base, window = load_of(settings), settings.window
 
     def evaluate(load_per_s: float) -> Summary:
-        return summarise_compiled(with_load(settings, load_per_s / base), seed, window, target.is_decided)
+        return summarise_compiled(with_load(settings, load_per_s / base), seed, window, target.is_decided)[0]
 
     return find_capacity(evaluate, base, window.seconds, target, tolerance)

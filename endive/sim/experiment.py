@@ -34,6 +34,18 @@ METADATA_KEY = b"endive"
 
 
 @dataclass(frozen=True)
+class Figures:
+    """What people want to know of a run, whether or not its rows were kept."""
+
+    about: Mapping[str, Any]
+    summary: Summary
+    counters: Counter[str]
+    """Requests by kind and outcomes by name, of the whole run."""
+    path: Path | None
+    """Where the rows are. None: they were not kept."""
+
+
+@dataclass(frozen=True)
 class Result:
     """A finished run, as read back from its file."""
 
@@ -42,14 +54,13 @@ class Result:
     about: Mapping[str, Any]
     """What the rows depend on (label, hash, seed, cost model, versions), and the window."""
 
-    @property
-    def counters(self) -> Counter[str]:
-        """Requests by kind and outcomes by name, of the whole run."""
-        return Counter(self.about["counters"])
-
     def summary(self) -> Summary:
         """Return the figures of the run in its own window."""
         return summarise(self.table, Window(*self.about["window_ms"]))
+
+    def figures(self) -> Figures:
+        """Return the figures with what they depend on."""
+        return Figures(self.about, self.summary(), Counter(self.about["counters"]), self.path)
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,13 @@ class Experiment:
         path = self.result_path(seed)
         _write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
         return Result(path, table, about)
+
+    def figures(self, seed: int, progress: Progress | None = None) -> Figures:
+        """Run `seed` for its figures only: no row is kept in memory or on disk."""
+        from endive.sim.engine.run import summarise_compiled  # noqa: PLC0415 - loading Numba takes a second
+
+        summary, counters = summarise_compiled(self.settings, seed, self.settings.window, progress=progress)
+        return Figures(self._about(seed), summary, counters, None)
 
     def _about(self, seed: int) -> dict[str, Any]:
         return {

@@ -103,8 +103,9 @@ def test_every_outcome_occurs_in_the_sample() -> None:
 def test_the_figures_do_not_depend_on_whether_the_rows_are_kept() -> None:
     settings = valid(2) or valid(3)
     assert settings is not None
-    whole = summarise(simulate(settings, 7).table, settings.window)
-    assert summarise_compiled(settings, 7, settings.window) == whole
+    result = simulate(settings, 7)
+    whole = summarise(result.table, settings.window)
+    assert summarise_compiled(settings, 7, settings.window) == (whole, result.counters)
     assert whole.transactions > 0
 
 
@@ -117,7 +118,7 @@ def test_a_run_that_ends_early_has_the_figures_of_what_it_reached() -> None:
         runtime.value = 0
         """
     settings = parse_configuration(text)
-    early = summarise_compiled(settings, 1, settings.window, enough=lambda tally: tally.counted >= 100)
+    early, _ = summarise_compiled(settings, 1, settings.window, enough=lambda tally: tally.counted >= 100)
     assert early.window.end_ms < settings.window.end_ms
     assert early.drift is None
     assert early.offered_per_s == pytest.approx(10, rel=0.25)

@@ -447,3 +447,20 @@ def test_two_processes_may_run_the_same_seed(endive: CommandLine) -> None:
     assert outputs[0] == outputs[1]
     assert load_result(only_result(endive.directory)).table.num_rows > 0
     assert [path.name for path in only_result(endive.directory).parent.iterdir()] == ["results.parquet"]
+
+
+def test_figures_only_prints_the_same_figures_and_writes_nothing(endive: CommandLine) -> None:
+    only = json.loads(endive("run", "small.toml", "--figures-only", "--json").out)
+    assert not (endive.directory / "experiments").exists()
+    kept = json.loads(endive("run", "small.toml", "--json").out)
+
+    assert only["runs"][0]["figures"] == kept["runs"][0]["figures"]
+    assert only["runs"][0]["counters"] == kept["runs"][0]["counters"]
+    assert only["runs"][0]["path"] is None
+
+
+def test_figures_only_is_not_for_the_reference_engine(endive: CommandLine) -> None:
+    outcome = endive("run", "small.toml", "--figures-only", "--engine", "reference")
+
+    assert outcome.code == 2
+    assert "keeps its rows" in outcome.err

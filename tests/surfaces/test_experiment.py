@@ -33,7 +33,7 @@ def test_a_result_read_back_is_the_result_that_was_run(tmp_path: Path) -> None:
     assert again is not None
     assert again.table.equals(result.table)
     assert again.about == result.about
-    assert again.counters == result.counters
+    assert again.figures() == result.figures()
     assert again.summary() == result.summary()
 
 

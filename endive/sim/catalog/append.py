@@ -13,15 +13,11 @@ Success is decided by *which intention was applied*: the catalog remembers the i
 intention that is proposed again after it landed is recognised, and never applied twice.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
 
-from endive.rng import RandomSource
-from endive.sim.catalog.cas import Catalog
+from endive.sim.catalog.cas import StoredCatalog
 from endive.sim.catalog.state import CatalogState
 from endive.sim.catalog.types import CatalogSnapshot, CommitResult, IntentionRecord
 from endive.sim.storage import StorageProvider
@@ -52,7 +48,7 @@ class _Log:
         self.applied: set[int] = set()
 
 
-class AppendCatalog(Catalog):
+class AppendCatalog(StoredCatalog):
     """A checkpoint and a log of intentions. Its interface is that of every other catalog."""
 
     LOG = "catalog"
@@ -67,17 +63,11 @@ class AppendCatalog(Catalog):
         limits: LogLimits | None = None,
         entry_read_ms: float = 0.0,
     ) -> None:
-        self._storage = storage
-        self._state = CatalogState(num_tables, partitions_per_table, granularity)
+        super().__init__(storage, CatalogState(num_tables, partitions_per_table, granularity))
         self._log = _Log()
         self._limits = limits or LogLimits()
         self._entry_read_ms = entry_read_ms
         self._known_offset = 0
-
-    def session(self, rng: RandomSource) -> Self:
-        view = copy(self)
-        view._storage = self._storage.with_rng(rng)
-        return view
 
     def read(self, timestamp_ms: float = 0.0) -> Latency[CatalogSnapshot]:
         elapsed_ms = yield from self._read_log()
@@ -164,11 +154,3 @@ class AppendCatalog(Catalog):
         self._log.entries = 0
         self._state.counters["append_compactions_completed"] += 1
         return True
-
-    @property
-    def seq(self) -> int:
-        return self._state.seq
-
-    @property
-    def counters(self) -> Counter[str]:
-        return self._state.counters

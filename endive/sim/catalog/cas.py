@@ -50,7 +50,28 @@ class Catalog(ABC):
         return self
 
 
-class CASCatalog(Catalog):
+class StoredCatalog(Catalog):
+    """A catalog on a storage provider: its state is shared by all sessions, its latencies are each session's own."""
+
+    def __init__(self, storage: StorageProvider, state: CatalogState) -> None:
+        self._storage = storage
+        self._state = state
+
+    def session(self, rng: RandomSource) -> Self:
+        view = copy(self)
+        view._storage = self._storage.with_rng(rng)
+        return view
+
+    @property
+    def seq(self) -> int:
+        return self._state.seq
+
+    @property
+    def counters(self) -> Counter[str]:
+        return self._state.counters
+
+
+class CASCatalog(StoredCatalog):
     """One object, swapped by a single conditional write."""
 
     KEY = "catalog"
@@ -63,13 +84,7 @@ class CASCatalog(Catalog):
         granularity: str = "catalog",
         table_groups: int = 1,
     ) -> None:
-        self._storage = storage
-        self._state = CatalogState(num_tables, partitions_per_table, granularity, table_groups)
-
-    def session(self, rng: RandomSource) -> Self:
-        view = copy(self)
-        view._storage = self._storage.with_rng(rng)
-        return view
+        super().__init__(storage, CatalogState(num_tables, partitions_per_table, granularity, table_groups))
 
     def read(self, timestamp_ms: float = 0.0) -> Latency[CatalogSnapshot]:
         result = yield from self._storage.read(self.KEY, 0)
@@ -93,14 +108,6 @@ class CASCatalog(Catalog):
             return False
         self._state.apply(proposal.tables_written, proposal.partitions_written)
         return True
-
-    @property
-    def seq(self) -> int:
-        return self._state.seq
-
-    @property
-    def counters(self) -> Counter[str]:
-        return self._state.counters
 
 
 class InstantCatalog(CASCatalog):

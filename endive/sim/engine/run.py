@@ -100,9 +100,7 @@ def run_compiled(settings: Settings, seed: int, progress: Progress | None = None
     shared = _run(compile_model(settings, seed), lambda rows: parts.append(rows.copy()), tell)
     rows = np.concatenate(parts)
     parts.clear()
-    counts = zip(kernel.COUNTERS, shared["counters"].tolist(), strict=True)
-    counters = Counter({name: count for name, count in counts if count})
-    result = RunResult(_table(rows), counters, int(shared["seq"]))
+    result = RunResult(_table(rows), _counters(shared), int(shared["seq"]))
     result.check()
     return result
 
@@ -111,21 +109,33 @@ Enough = Callable[[Tally], bool]
 """Whether a run has shown what it was made for."""
 
 
-def summarise_compiled(settings: Settings, seed: int, window: Window, enough: Enough | None = None) -> Summary:
-    """Run a configuration with one seed and keep its figures only, not the rows.
+def summarise_compiled(
+    settings: Settings, seed: int, window: Window, enough: Enough | None = None, progress: Progress | None = None
+) -> tuple[Summary, Counter[str]]:
+    """Run a configuration with one seed and keep its figures and counters only, not the rows.
 
     With `enough` the run may end before its time; the figures then are of the part of the window that it reached.
     """
     tally, reached_ms = Tally(window), 0.0
 
+    def take(rows: Ints) -> None:
+        tally.add(dict(zip(kernel.ROW, rows.T, strict=True)))
+
     def done(now_ms: float) -> bool:
         nonlocal reached_ms
         reached_ms = now_ms
+        if progress:
+            progress(now_ms)
         return enough is not None and enough(tally)
 
-    take = lambda rows: tally.add(dict(zip(kernel.ROW, rows.T, strict=True)))  # noqa: E731
-    tally.check(int(_run(compile_model(settings, seed), take, done)["seq"]))
-    return tally.summary(reached_ms)
+    shared = _run(compile_model(settings, seed), take, done)
+    tally.check(int(shared["seq"]))
+    return tally.summary(reached_ms), _counters(shared)
+
+
+def _counters(shared: np.void) -> Counter[str]:
+    counts = zip(kernel.COUNTERS, shared["counters"].tolist(), strict=True)
+    return Counter({name: count for name, count in counts if count})
 
 
 def is_cold() -> bool:
