@@ -3,8 +3,10 @@
 import json
 import math
 import os
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+import tomllib
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import product
+from threading import Event
 from typing import Annotated
 
 import typer
@@ -14,7 +16,7 @@ from endive.cli.console import Overrides, errors, output, progress_to, say_if_co
 from endive.cli.figures import with_interval
 from endive.cli.run import choose_seeds
 from endive.errors import ConfigurationError
-from endive.sim.capacity import Capacity, SeedCapacity, Target, load_of, seed_capacity
+from endive.sim.capacity import LOAD_MAX, Capacity, SeedCapacity, Target, load_of, seed_capacity
 from endive.sim.config import Settings, load_configuration
 from endive.sim.summary import Estimate
 
@@ -46,22 +48,28 @@ def capacity(
 
     `endive capacity configs/fast_append_s3.toml --success 0.95`
 
-    `endive capacity configs/fast_append_s3.toml --vary storage.provider=s3,s3x --vary catalog.num_tables=1,10,20`
+    `endive capacity configs/capacity.toml --vary storage.provider=s3,s3x,gcp --vary catalog.num_tables=1,10,20`
     """
     target = Target(success, p99_ms)
     cases = _cases(file, overrides or [], vary or [])
     warn(tuple(dict.fromkeys(message for settings in cases.values() for message in settings.warnings)))
-    answers = _search(cases, choose_seeds(None, seeds, 0), target, tolerance)
+    answers, complete = _search(cases, choose_seeds(None, seeds, 0), target, tolerance)
     if as_json:
         output.print_json(json.dumps({name: _document(answer) for name, answer in answers.items()}))
-        return
-    if vary:
+    elif vary:
         output.print(_table(answers))
-    else:
+    elif answers:
         output.print(_sentence(next(iter(cases.values())), next(iter(answers.values()))), soft_wrap=True, markup=False)
     for name, answer in answers.items():
         if answer.exists and answer.drifts:
             warn((f"{name or file}: the window is not stationary at capacity; trim more, or run longer",))
+    if not complete:
+        errors.print(f"interrupted: {len(answers)} of {len(cases)} answers were complete; a search keeps nothing else")
+        raise typer.Exit(INTERRUPTED_SEARCH)
+
+
+INTERRUPTED_SEARCH = 128 + 2
+"""What shells report for Ctrl-C."""
 
 
 def _cases(file: str, overrides: list[str], vary: list[str]) -> Cases:
@@ -74,47 +82,83 @@ def _cases(file: str, overrides: list[str], vary: list[str]) -> Cases:
 
 
 def _parse_vary(text: str) -> tuple[str, list[str]]:
+    """Return the key and its values: TOML, separated by commas; bare words need no quotes."""
     key, equals, values = text.partition("=")
-    parts = [part.strip() for part in values.split(",") if part.strip()]
+    try:
+        parts = [_inline(value) for value in tomllib.loads(f"values = [{values}]")["values"]]
+    except tomllib.TOMLDecodeError:
+        parts = [part.strip() for part in values.split(",") if part.strip()]
     if not equals or not key or not parts:
         raise ConfigurationError("--vary", [f"{text!r}: expected KEY=A,B such as catalog.num_tables=1,10,20"])
     return key, parts
 
 
-def _search(cases: Cases, seeds: list[int], target: Target, tolerance: float) -> dict[str, Capacity]:
-    """Search every case and seed, on all cores: the kernel runs without Python's lock."""
+def _inline(value: object) -> str:
+    """Return a value as TOML on one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_inline(part)}" for name, part in value.items()) + " }"
+    return json.dumps(value)
+
+
+Found = dict[tuple[str, int], SeedCapacity]
+
+
+def _search(cases: Cases, seeds: list[int], target: Target, tolerance: float) -> tuple[dict[str, Capacity], bool]:
+    """Search every case and seed on all cores; return the complete answers, and whether that is all of them."""
     say_if_compiling()
-    jobs = [(name, seed) for name in cases for seed in seeds]
-    found: dict[tuple[str, int], SeedCapacity] = {}
-    with ThreadPoolExecutor(os.cpu_count()) as pool, progress_to(len(jobs), "searching") as tell:
-        running: dict[Future[SeedCapacity], tuple[str, int]] = {
-            pool.submit(seed_capacity, cases[name], seed, target, tolerance): (name, seed) for name, seed in jobs
-        }
+    found: Found = {}
+    stop = Event()
+    first, rest = [(name, seeds[0]) for name in cases], [(name, seed) for name in cases for seed in seeds[1:]]
+    with ThreadPoolExecutor(os.cpu_count()) as pool, progress_to(len(cases) * len(seeds), "searching") as tell:
         try:
-            for future in as_completed(running):
-                found[running[future]] = future.result()
-                tell(len(found))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            errors.print("stopping; a search under way ends first")
-            raise
-    return {name: Capacity(tuple(found[name, seed] for seed in seeds), target) for name in cases}
+            for jobs in (first, rest):  # the kernel runs without Python's lock
+                running = {
+                    pool.submit(
+                        seed_capacity, cases[name], seed, target, tolerance, found.get((name, seeds[0])), stop.is_set
+                    ): (name, seed)
+                    for name, seed in jobs
+                }
+                for future in as_completed(running):
+                    found[running[future]] = future.result()
+                    tell(len(found))
+        except KeyboardInterrupt:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+    answers = {
+        name: Capacity(tuple(found[name, seed] for seed in seeds), target)
+        for name in cases
+        if all((name, seed) in found for seed in seeds)
+    }
+    return answers, not stop.is_set()
 
 
 def _sentence(settings: Settings, answer: Capacity) -> str:
     tables = settings.values.catalog.num_tables
     what = f"{settings.profile.title or settings.profile.name}, {tables} table{'s' if tables != 1 else ''}"
-    model = f"cost model {settings.values.transaction.cost_model}, {settings.values.storage.profiles} profile"
+    model = f"cost model {settings.values.transaction.cost_model}, {settings.profile_set} profile"
     if answer.exists:
         return (
-            f"{what}: {with_interval(answer.committed)} commits/s at {answer.target} "
+            f"{what}: {with_interval(answer.committed)} commits/s at {answer.target} of what finishes "
             f"({with_interval(answer.offered)} offered, p99 {with_interval(answer.p99_ms)} ms, "
             f"{len(answer.seeds)} seeds, {model}); the limit is {answer.limit}"
         )
+    return f"{what}: {answer.target} {_no_answer(answer)}"
+
+
+def _no_answer(answer: Capacity) -> str:
+    """Say why there is no highest load: it holds nowhere, everywhere, or the seeds disagree."""
+    loads = [seed.offered_per_s for seed in answer.seeds]
     worst = min(answer.seeds, key=lambda seed: seed.offered_per_s)
-    if worst.offered_per_s == math.inf:
-        return f"{what}: {answer.target} holds at every load tried, up to {worst.at_capacity.offered_per_s:.0f}/s"
-    return f"{what}: {answer.target} does not hold at any load: {_how_bad(worst)}; {_remedy(worst)}"
+    if min(loads) == math.inf:
+        return f"holds at every load tried, up to {LOAD_MAX:g}/s"
+    if max(loads) == 0.0:
+        return f"does not hold at any load: {_how_bad(worst)}; {_remedy(worst)}"
+    highest = max((load for load in loads if load < math.inf), default=0.0)
+    holding = sum(load > 0.0 for load in loads)
+    return (
+        f"is too close to call: it holds in {holding} of {len(loads)} seeds, in {loads.count(math.inf)} of them at "
+        f"every load, else up to {highest:.3g}/s; ask for a little more or less, or run longer"
+    )
 
 
 def _how_bad(seed: SeedCapacity) -> str:
@@ -143,9 +187,7 @@ def _table(answers: dict[str, Capacity]) -> Table:
             figures: tuple[Estimate | None, ...] = (answer.committed, answer.offered, answer.p99_ms)
             table.add_row(name, *map(with_interval, figures), answer.limit)
         else:
-            worst = min(answer.seeds, key=lambda seed: seed.offered_per_s)
-            text = "no limit found" if worst.offered_per_s == math.inf else f"holds at no load: {_how_bad(worst)}"
-            table.add_row(name, "-", "-", "-", text)
+            table.add_row(name, "-", "-", "-", f"none: the target {_no_answer(answer)}")
     return table
 
 
@@ -158,7 +200,7 @@ def _document(answer: Capacity) -> dict[str, object]:
         "p99_ms": _pair(answer.p99_ms) if answer.exists and answer.p99_ms else None,
         "limit": answer.limit,
         "seeds": len(answer.seeds),
-        "stationary": not answer.drifts,
+        "stationary": not answer.drifts if answer.exists else None,
     }
 
 

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from endive.cli.console import output, warn
+from endive.cli.console import output, resumable, warn
 from endive.cli.figures import RATES, TIMES, with_interval
 from endive.cli.run import Out, Seeds, choose_seeds, obtain
 from endive.errors import ResultError
@@ -39,7 +39,8 @@ def compare(
     `endive compare mine.toml theirs.toml --seeds 1..5`
     """
     sides = [_side(place, seeds, out) for place in (a, b)]  # both are known to be good before anything runs
-    left, right = (side() for side in sides)
+    with resumable():
+        left, right = (side() for side in sides)
     common = sorted(left.keys() & right.keys())
     if not common:
         raise ResultError(f"{a}, {b}", "have no seed in common", "run both with the same --seeds")

@@ -49,6 +49,16 @@ def say_if_compiling() -> None:
 
 
 @contextmanager
+def resumable() -> Iterator[None]:
+    """Tell a user who interrupts that nothing finished is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print("interrupted; what was finished is kept, the same command goes on from there")
+        raise typer.Exit(130) from None
+
+
+@contextmanager
 def progress_to(total_ms: float, title: str) -> Iterator[Callable[[float], None]]:
     """Show a bar that follows virtual time. Nothing is shown where standard error is not a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())

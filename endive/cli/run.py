@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from endive.cli.console import Overrides, errors, output, progress_to, say_if_compiling, warn
+from endive.cli.console import Overrides, errors, output, progress_to, resumable, say_if_compiling, warn
 from endive.cli.figures import counter_table, latency_table, rate_table, time_table
 from endive.errors import ConfigurationError
 from endive.sim.config import load_configuration
@@ -73,7 +73,8 @@ def run(
             raise ConfigurationError("--figures-only", ["the reference engine keeps its rows; leave out --engine"])
         runs = [_figures(experiment, number) for number in chosen]
     else:
-        runs = [obtain(experiment, number, again, engine).figures() for number in chosen]
+        with resumable():
+            runs = [obtain(experiment, number, again, engine).figures() for number in chosen]
     if as_json:
         output.print_json(json.dumps(_document(experiment, runs)))
     else:
@@ -123,7 +124,7 @@ def _show(experiment: Experiment, runs: list[Figures]) -> None:
     start_ms, end_ms = first["window_ms"]
     title = (
         f"{first['label']}: {first['provider']} ({first['profiles']} profile), cost model {first['cost_model']}, "
-        f"{len(runs)} seed{'s' if len(runs) != 1 else ''}, window {start_ms / 60000:g} to {end_ms / 60000:g} min"
+        f"{len(runs)} seed{'s' if len(runs) != 1 else ''}, window {start_ms / 60000:.4g} to {end_ms / 60000:.4g} min"
     )
     output.print(title, style="bold", soft_wrap=True, markup=False)
     for table in (
@@ -142,8 +143,8 @@ def _show(experiment: Experiment, runs: list[Figures]) -> None:
 def _drift_warning(run: Figures) -> str:
     change = 100 * (run.summary.drift or 0.0)
     return (
-        f"seed {run.about['seed']}: the window is not stationary: commits/s change by {change:+.0f} % from its "
-        "first half to its second; trim more (simulation.trim_start_ms), or run longer"
+        f"seed {run.about['seed']}: the window is not stationary: its second half differs from its first by "
+        f"{change:+.0f} % in commits, finished transactions or success; trim more, or run longer"
     )
 
 

@@ -1,9 +1,9 @@
 """The highest offered load that holds a target.
 
-Each seed is searched on its own: the load is doubled or halved until the target stops or starts to hold, then
-bisected. The same seed brings the same transactions at every load, only closer together (common random numbers), so
-neighbouring loads differ by the load and not by luck. The capacities of the seeds are a sample; their mean carries an
-interval.
+Each seed is searched on its own: the load is raised or lowered until the target stops or starts to hold, then
+bisected; the other seeds begin at the first one's answer. The same seed brings the same transactions at every load,
+only closer together (common random numbers), so neighbouring loads differ by the load and not by luck. The capacities
+of the seeds are a sample; their mean carries an interval.
 """
 
 import math
@@ -16,10 +16,10 @@ from endive.sim.distribution_section import DistributionSection
 from endive.sim.summary import Estimate, Summary, Tally, estimate
 from endive.timing import to_ms
 
-LOAD_MAX = 2_000.0
+LOAD_MAX = 1_000.0
 """Transactions a second. A target that still holds there is not about load."""
-COUNTED_MIN, COUNTED_ENOUGH = 2_000, 50_000
-"""A run is not judged by fewer transactions than the first, and ends with the second: a share is known to 0.1 %."""
+COUNTED_MIN = 2_000
+"""No run is given up before so many transactions have finished in its window."""
 TRANSACTIONS_MIN = 30
 """With fewer transactions in the window, a share of them says nothing."""
 
@@ -34,13 +34,15 @@ class Target:
     success: float
     p99_ms: float | None = None
 
-    def is_decided(self, tally: Tally) -> bool:
-        """Whether more of a run would not change the answer: success is out of reach, or known well enough."""
+    def is_missed(self, tally: Tally) -> bool:
+        """Whether success is so far out of reach that the rest of a run need not be seen.
+
+        Only a clear no may end a run early: where load still builds up, the first part of the window is too kind.
+        """
         if tally.counted < COUNTED_MIN:
             return False
-        share = tally.successes / tally.counted
         error = math.sqrt(self.success * (1 - self.success) / tally.counted)
-        return tally.counted >= COUNTED_ENOUGH or share + 5 * error < self.success
+        return tally.successes / tally.counted + 5 * error < self.success
 
     def broken_by(self, summary: Summary) -> str | None:
         """Return which part of the target a run misses; None if it holds."""
@@ -84,31 +86,49 @@ class SeedCapacity:
     limit: str
     """What breaks the target a little above."""
 
+    def tried_per_s(self, window_s: float) -> float:
+        """Return the load at which this search ended."""
+        return min(max(self.offered_per_s, TRANSACTIONS_MIN / window_s), LOAD_MAX)
 
-def find_capacity(
-    evaluate: Evaluate, start_per_s: float, window_s: float, target: Target, tolerance: float
-) -> SeedCapacity:
-    """Search one seed, to a relative tolerance."""
-    low, high = start_per_s, start_per_s
-    summary = evaluate(start_per_s)
+
+@dataclass(frozen=True)
+class Search:
+    """How one seed is searched: where to begin, how far to step until the answer is bracketed, when to stop."""
+
+    start_per_s: float
+    window_s: float
+    tolerance: float
+    step: float = 2.0
+
+
+def find_capacity(evaluate: Evaluate, search: Search, target: Target) -> SeedCapacity:
+    """Search one seed: step up or down until the target stops or starts to hold, then bisect."""
+    low = high = min(search.start_per_s, LOAD_MAX)
+    summary = evaluate(low)
     limit = target.broken_by(summary)
-    if limit is None:
-        while limit is None:
-            low, best = high, summary
-            high *= 2
-            if high > LOAD_MAX:
-                return SeedCapacity(math.inf, best, "none found")
-            summary = evaluate(high)
-            limit = target.broken_by(summary)
-    else:
-        while (broken := target.broken_by(summary)) is not None:
-            high, limit = low, broken
-            low /= 2
-            if low * window_s < TRANSACTIONS_MIN:
-                return SeedCapacity(0.0, summary, limit)
-            summary = evaluate(low)
-        best = summary
-    return _bisect(evaluate, (low, high), (best, limit), target, tolerance)
+    if limit is not None:
+        return _step_down(evaluate, search, target, (high, limit, summary))
+    while limit is None:
+        low, best = high, summary
+        if high >= LOAD_MAX:
+            return SeedCapacity(math.inf, best, "none found")
+        high = min(high * search.step, LOAD_MAX)
+        summary = evaluate(high)
+        limit = target.broken_by(summary)
+    return _bisect(evaluate, (low, high), (best, limit), target, search.tolerance)
+
+
+def _step_down(evaluate: Evaluate, search: Search, target: Target, known: tuple[float, str, Summary]) -> SeedCapacity:
+    high, limit, summary = known
+    while True:
+        low = high / search.step
+        if low * search.window_s < TRANSACTIONS_MIN:
+            return SeedCapacity(0.0, summary, limit)
+        summary = evaluate(low)
+        broken = target.broken_by(summary)
+        if broken is None:
+            return _bisect(evaluate, (low, high), (summary, limit), target, search.tolerance)
+        high, limit = low, broken
 
 
 def _bisect(
@@ -169,7 +189,12 @@ class Capacity:
     @property
     def exists(self) -> bool:
         """Whether every seed has a highest load: the target can be met, and can be missed."""
-        return all(0.0 < seed.offered_per_s < math.inf for seed in self.seeds)
+        return len(self.finite) == len(self.seeds)
+
+    @property
+    def finite(self) -> list[SeedCapacity]:
+        """The seeds that have a highest load."""
+        return [seed for seed in self.seeds if 0.0 < seed.offered_per_s < math.inf]
 
     @property
     def offered(self) -> Estimate:
@@ -199,13 +224,30 @@ class Capacity:
         return 2 * sum(seed.at_capacity.drift is not None for seed in self.seeds) > len(self.seeds)
 
 
-def seed_capacity(settings: Settings, seed: int, target: Target, tolerance: float) -> SeedCapacity:
-    """Search one seed of a configuration on the compiled engine."""
+def seed_capacity(
+    settings: Settings,
+    seed: int,
+    target: Target,
+    tolerance: float,
+    near: SeedCapacity | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> SeedCapacity:
+    """Search one seed of a configuration on the compiled engine.
+
+    `near` is another seed's answer: the search then begins there, with small steps. `stopped` ends the runs under way.
+    """
     from endive.sim.engine.run import summarise_compiled  # noqa: PLC0415 - loading Numba takes a second
 
     base, window = load_of(settings), settings.window
+    start_per_s = base if near is None else near.tried_per_s(window.seconds)
+    search = Search(start_per_s, window.seconds, tolerance, step=2.0 if near is None else 1.1)
+
+    def enough(tally: Tally) -> bool:
+        return stopped() or target.is_missed(tally)
 
     def evaluate(load_per_s: float) -> Summary:
-        return summarise_compiled(with_load(settings, load_per_s / base), seed, window, target.is_decided)[0]
+        if stopped():
+            raise InterruptedError
+        return summarise_compiled(with_load(settings, load_per_s / base), seed, window, enough)[0]
 
-    return find_capacity(evaluate, base, window.seconds, target, tolerance)
+    return find_capacity(evaluate, search, target)

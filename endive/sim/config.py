@@ -7,7 +7,7 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from endive.sim.effects import ineffective
 from endive.sim.faults import Fault, faults_of, suggestion, without_consequences
 from endive.sim.latency import FixedLatency, LatencyDistribution, SizeBasedLatency
 from endive.sim.profiles import DECISIONS, load_profile_file, load_profile_set, read_text
-from endive.sim.resolve import Origins, complete, contradictions, partition_counts
+from endive.sim.resolve import Origins, complete, contradictions, mean_ms, partition_counts
 from endive.sim.schema import Configuration, Selection
 from endive.sim.selectors import PARTITION_SELECTORS, TABLE_SELECTORS
 from endive.sim.simulation import SimulationConfig
@@ -37,6 +37,9 @@ from endive.sim.workload import ClosedLoop, Workload, WorkloadConfig
 
 MODEL_VERSION = 1
 """Raised when the same configuration and seed give other results than before."""
+
+MEAN_SHIFT_MAX = 0.05
+"""A floor may raise a mean by this share before it is worth a warning."""
 
 PROVIDER_PROFILES: Mapping[str, Profile] = load_profile_set("spec")
 """The specification's profiles, by name."""
@@ -56,6 +59,8 @@ class Settings:
     warnings: tuple[str, ...] = ()
     text: str = ""
     """The configuration as it was given, overrides included."""
+    profile_set: str = "spec"
+    """Where the provider's figures come from: a set's name, or `own` for a profile of the user's file."""
 
     @property
     def label(self) -> str:
@@ -118,7 +123,19 @@ def _check(data: Mapping[str, Any], source: str, given: Mapping[str, str]) -> Se
     if faults:
         raise ConfigurationError(source, [str(fault) for fault in without_consequences(faults)])
     choices = Choices(config, profile, found.profile, found.own)
-    return Settings(source, config, profile, given, origins, tuple(ineffective(choices, given)))
+    warnings = (*ineffective(choices, given), *_shifted_means(config))
+    profile_set = "own" if found.own else config.storage.profiles
+    return Settings(source, config, profile, given, origins, warnings, profile_set=profile_set)
+
+
+def _shifted_means(config: Configuration) -> Iterator[str]:
+    """Warn of distributions whose floor moves their mean well away from the one that is given."""
+    transaction = config.transaction
+    for name, section in (("inter_arrival", transaction.inter_arrival), ("runtime", transaction.runtime)):
+        stated = None if section is None else section.mean or section.scale
+        if section is not None and stated and abs(mean_ms(section) / stated - 1) > MEAN_SHIFT_MAX:
+            found = f"{mean_ms(section):.4g} instead of {stated:g}"
+            yield f"transaction.{name}: draws below `min` (or 0) are raised to it, so the mean is about {found}"
 
 
 class _Found(NamedTuple):

@@ -116,7 +116,7 @@ class Experiment:
             "hash": self.settings.experiment_hash(),
             "seed": seed,
             "provider": self.settings.values.storage.provider,
-            "profiles": self.settings.values.storage.profiles,
+            "profiles": self.settings.profile_set,
             "cost_model": self.settings.values.transaction.cost_model,
             "duration_ms": self.settings.values.simulation.duration_ms,
             "window_ms": self._window_ms(),

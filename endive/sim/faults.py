@@ -10,6 +10,8 @@ from pydantic_core import ErrorDetails
 
 M = TypeVar("M", bound=BaseModel)
 
+MISSING = "required"
+
 RENAMED = {"catalog.mode": "catalog.type", "transaction.retries": "transaction.retry"}
 """Names that other documents and habits use for a key."""
 
@@ -28,8 +30,13 @@ class Fault:
 
     def explains(self, place: str) -> bool:
         """Whether a fault at `place` is but a consequence of this one."""
-        causes = [self.place] if self.meant is None else [self.place, self.meant]
-        return any(place == cause or place.startswith(f"{cause}.") for cause in causes)
+        return place == self.place or place.startswith(f"{self.place}.")
+
+    def supplies(self, other: "Fault") -> bool:
+        """Whether `other` is missing only because this key, which is meant to be it, is misspelt."""
+        if self.meant is None or not other.problem.startswith(MISSING):
+            return False
+        return other.place == self.meant or other.place.startswith(f"{self.meant}.")
 
 
 def faults_of(model: type[M], data: object, prefix: str = "") -> tuple[M | None, list[Fault]]:
@@ -55,8 +62,9 @@ def without_consequences(faults: Sequence[Fault]) -> list[Fault]:
     """Leave out what only repeats another fault: a key that is missing because it is misspelt, or because it is bad."""
 
     def is_consequence(number: int, fault: Fault) -> bool:
-        others = (other for other in faults if other.place != fault.place)
-        return any(other.explains(fault.place) for other in (*faults[:number], *others))
+        others = [other for other in faults if other.place != fault.place]
+        repeats = any(other.explains(fault.place) for other in (*faults[:number], *others))
+        return repeats or any(other.supplies(fault) for other in others)
 
     return [fault for number, fault in enumerate(faults) if not is_consequence(number, fault)]
 
@@ -79,7 +87,7 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, prefix: str) -> Fault:
 def _problem(model: type[BaseModel], path: Sequence[str], detail: ErrorDetails) -> str:
     match detail["type"]:
         case "missing":
-            return "required, but not there"
+            return f"{MISSING}, but not there"
         case "literal_error":
             expected = detail["ctx"]["expected"]
             words = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]

@@ -308,8 +308,7 @@ class ProfiledProvider(StorageProvider):
         return self._profile.min_latency_ms
 
     def floor_ms(self, operation: str, key: str) -> float:
-        row = self._profile.find(operation, _kind(key))
-        return self.min_latency_ms if row is None else to_ms(row.law.floor_ticks)
+        return to_ms(self._law(operation, key, 0).floor_ticks)
 
 
 def _kind(key: str) -> str:

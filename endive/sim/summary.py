@@ -69,7 +69,7 @@ class Summary:
     transactions: int
     """Submitted; whole run."""
     drift: float | None = None
-    """Change of the commit rate within the window, if it is more than chance: the run has not settled."""
+    """Change within the window, if it is more than chance: the run has not settled. None also if it ended early."""
 
     def flat(self) -> dict[str, float | None]:
         """Return the figures by dotted name, for comparing and averaging."""
@@ -107,7 +107,8 @@ class Tally:
         self._reasons: Counter[str] = Counter()
         self._latencies: list[Array] = []
         self._kinds: list[Array] = []
-        self._bins = np.zeros(BINS, np.int64)
+        self._finished = np.zeros(BINS, np.int64)
+        self._committed = np.zeros(BINS, np.int64)
 
     def add(self, columns: Mapping[str, Array]) -> None:
         """Add rows, each transaction once."""
@@ -133,7 +134,8 @@ class Tally:
             self._reasons[REASONS[code] or "unknown"] += int(count)
         self._latencies.append(columns["commit_latency"][commits])
         self._kinds.append(columns["operation_type"][commits])
-        self._bins += np.histogram(ends[commits], BINS, self._limits)[0]
+        self._finished += np.histogram(ends[counted], BINS, self._limits)[0]
+        self._committed += np.histogram(ends[commits], BINS, self._limits)[0]
 
     def _holds(self, ticks: Array) -> Array:
         inside: Array = (ticks >= self._limits[0]) & (ticks < self._limits[1])
@@ -171,7 +173,7 @@ class Tally:
             aborted=dict(sorted(self._reasons.items())),
             unfinished=counts["transactions"] - counts["finished"],
             transactions=counts["transactions"],
-            drift=drift(self._bins) if whole else None,
+            drift=drift(self._finished, self._committed) if whole else None,
         )
 
 
@@ -224,18 +226,26 @@ def _times(spent: Mapping[str, int], counted: int) -> dict[str, float]:
     return {name: value / TICKS_PER_MS / counted for name, value in ticks.items()}
 
 
-def drift(bins: Array) -> float | None:
-    """Return by what share the commit rate changes from the first half of the window to the second.
+def drift(finished: Array, committed: Array) -> float | None:
+    """Return the largest change, as a share, from the first half of the window to the second.
 
-    None: by no more than chance would, so the window may be taken as stationary. The halves are compared by the scatter
-    of the parts within them, at three standard errors; a change of less than 5 % is never reported.
+    Looked at are the rates of finished transactions and of commits, and success, by equal parts of the window. None:
+    they change by no more than chance would, so the window may be taken as stationary. The halves are compared by the
+    scatter of the parts within them, at three standard errors; a change of less than 3 % is never reported.
     """
-    first, second = bins[: BINS // 2], bins[BINS // 2 :]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        success = np.where(finished > 0, committed / finished, 0.0)
+    changes = [change for series in (finished, committed, success) if (change := _change(series)) is not None]
+    return max(changes, key=abs, default=None)
+
+
+def _change(series: Array) -> float | None:
+    first, second = series[: BINS // 2], series[BINS // 2 :]
     if not first.sum():
-        return None if not second.sum() else float("inf")
+        return None if not second.sum() else math.inf
     change = float(second.mean() / first.mean()) - 1.0
     error = float(np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / (BINS // 2))) / float(first.mean())
-    return change if abs(change) > max(0.05, 3 * error) else None
+    return change if abs(change) > max(0.03, 3 * error) else None
 
 
 @dataclass(frozen=True)

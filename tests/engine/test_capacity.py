@@ -5,15 +5,28 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from endive.cli import app
+from endive.cli.app import app
 from endive.errors import ConfigurationError
-from endive.sim.capacity import Target, find_capacity, load_of, seed_capacity, shrunk, with_load
+from endive.sim.capacity import (
+    Capacity,
+    Evaluate,
+    Search,
+    SeedCapacity,
+    Target,
+    find_capacity,
+    load_of,
+    seed_capacity,
+    shrunk,
+    with_load,
+)
 from endive.sim.config import Settings, parse_configuration
 from endive.sim.distribution_section import DistributionSection
-from endive.sim.summary import LatencyFigures, Summary, Window, drift
+from endive.sim.engine.kernel import ROW
+from endive.sim.summary import LatencyFigures, Summary, Tally, Window, drift
 
 WINDOW = Window(0.0, 1_000_000.0)
 
@@ -30,26 +43,30 @@ def falling(capacity: float) -> "list[float]":
     return [capacity]
 
 
+def search(evaluate: Evaluate, target: Target, start: float = 1.0) -> SeedCapacity:
+    return find_capacity(evaluate, Search(start, window_s=1_000_000, tolerance=0.01), target)
+
+
 @pytest.mark.parametrize("start", [0.01, 1.0, 40.0])
 def test_bisection_finds_the_load_at_which_success_falls_below_the_target(start: float) -> None:
-    found = find_capacity(lambda load: a_summary(1.0 if load <= 7.3 else 0.5), start, 1_000_000, Target(0.95), 0.01)
+    found = search(lambda load: a_summary(1.0 if load <= 7.3 else 0.5), Target(0.95), start)
     assert found.offered_per_s <= 7.3 < found.offered_per_s * 1.01
     assert found.limit == "success: retries run out"
 
 
 def test_the_latency_can_be_the_limit() -> None:
-    found = find_capacity(lambda load: a_summary(1.0, 100 * load), 1.0, 1_000_000, Target(0.95, p99_ms=330), 0.01)
+    found = search(lambda load: a_summary(1.0, 100 * load), Target(0.95, p99_ms=330))
     assert found.offered_per_s == pytest.approx(3.3, rel=0.01)
     assert found.limit == "p99 latency: most of it is per attempt I/O"
 
 
 def test_a_target_that_holds_nowhere_gives_no_load() -> None:
-    found = find_capacity(lambda _: a_summary(0.9), 1.0, 1_000, Target(0.95), 0.01)
+    found = search(lambda _: a_summary(0.9), Target(0.95))
     assert found.offered_per_s == 0.0
 
 
 def test_a_target_that_holds_everywhere_gives_no_limit() -> None:
-    found = find_capacity(lambda _: a_summary(1.0), 1.0, 1_000, Target(0.95), 0.01)
+    found = search(lambda _: a_summary(1.0), Target(0.95))
     assert found.offered_per_s == math.inf
 
 
@@ -123,7 +140,7 @@ def test_the_answer_is_a_sentence_with_its_interval(tmp_path: Path) -> None:
     assert code == 0
     assert "Amazon S3 Standard, 1 table:" in text
     assert "±" in text
-    assert "commits/s at 90 % success" in text
+    assert "commits/s at 90 % success of what finishes" in text
     assert "the limit is success: retries run out" in text
 
 
@@ -139,6 +156,45 @@ def test_a_configuration_in_which_nothing_finishes_says_what_to_change(tmp_path:
     assert code == 0
     assert "nothing finishes in the window" in text
     assert "run longer" in text
+
+
+def test_another_seeds_answer_is_only_where_the_search_begins() -> None:
+    target = Target(0.9)
+    alone = seed_capacity(settings("transaction.retry=2"), 2, target, 0.01)
+    guided = seed_capacity(settings("transaction.retry=2"), 2, target, 0.01, near=replace(alone, offered_per_s=20.0))
+    assert guided.offered_per_s == pytest.approx(alone.offered_per_s, rel=0.15)
+
+
+def test_seeds_that_disagree_are_said_to_disagree() -> None:
+    from endive.cli.capacity import _no_answer
+
+    holding = SeedCapacity(3.0, a_summary(0.96), "success: retries run out")
+    failing = SeedCapacity(0.0, a_summary(0.94), "success: retries run out")
+    always = SeedCapacity(math.inf, a_summary(1.0), "none found")
+    target = Target(0.95)
+    assert "holds in 2 of 3 seeds" in _no_answer(Capacity((holding, failing, always), target))
+    assert "does not hold at any load" in _no_answer(Capacity((failing, failing), target))
+    assert "holds at every load tried" in _no_answer(Capacity((always, always), target))
+
+
+def test_a_run_that_would_hold_is_seen_to_its_end() -> None:
+    tally = Tally(WINDOW)
+    count = 60_000
+    ends = np.arange(count, dtype=np.int64) * 1_000_000
+    rows = {name: np.zeros(count, np.int64) for name in ROW}
+    tally.add(rows | {"t_submit": ends, "status": np.full(count, 2)})
+    assert not Target(0.95).is_missed(tally)
+    tally.add(rows | {"t_submit": ends, "status": np.full(count, 3), "abort_reason": np.ones(count, np.int64)})
+    assert Target(0.95).is_missed(tally)
+
+
+def test_tables_and_words_can_be_varied() -> None:
+    from endive.cli.capacity import _parse_vary
+
+    assert _parse_vary("storage.provider=s3,s3x") == ("storage.provider", ["s3", "s3x"])
+    assert _parse_vary("catalog.num_tables=1,10") == ("catalog.num_tables", ["1", "10"])
+    mixes = _parse_vary("t.mix={ a = 0.9, b = 0.1 },{ a = 1.0 }")
+    assert mixes == ("t.mix", ["{ a = 0.9, b = 0.1 }", "{ a = 1.0 }"])
 
 
 def test_values_of_an_option_make_a_table(tmp_path: Path) -> None:
@@ -160,9 +216,9 @@ def test_a_wrong_value_to_vary_is_refused_before_anything_runs(tmp_path: Path, w
 
 
 def test_a_rate_that_changes_within_the_window_is_reported() -> None:
-    import numpy as np
-
     steady = np.array([100, 104, 97, 99, 101, 103, 98, 100, 102, 96] * 2)
-    assert drift(steady) is None
-    assert drift(np.concatenate([steady[:10], steady[10:] * 2])) == pytest.approx(1.0)
-    assert drift(np.zeros(20)) is None
+    double = np.concatenate([steady[:10], steady[10:] * 2])
+    assert drift(steady, steady) is None
+    assert drift(double, double) == pytest.approx(1.0)
+    assert drift(double, steady) == pytest.approx(1.0)  # commits are steady, but more and more fail
+    assert drift(np.zeros(20), np.zeros(20)) is None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from endive.cli import app
+from endive.cli.app import app
 from endive.sim.reference import Key, keys
 from tests.surfaces.files import CommandLine
 

@@ -1,0 +1,43 @@
+"""The commands put together, one module for each group."""
+
+from typing import Annotated
+
+import typer
+
+from endive.cli import capacity, compare, config, demo, providers, run
+from endive.cli.console import output
+from endive.sim.experiment import version
+
+app = typer.Typer(
+    name="endive",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run.run)
+app.command("capacity")(capacity.capacity)
+app.command("compare")(compare.compare)
+app.command("providers")(providers.providers)
+app.command("demo")(demo.demo)
+app.add_typer(config.app, name="config")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        output.print(version())
+        raise typer.Exit
+
+
+@app.callback()
+def _endive(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """How many commits an Iceberg table takes on object storage before they start to fail.
+
+    A configuration (TOML) says which store, which catalog and which transactions; `endive run` simulates it and shows
+    throughput, success, latency and where the time went. To begin: `endive demo`, then
+    `endive run configs/fast_append_s3.toml`, then change something with `--set`; `endive config keys` lists what there
+    is to change.
+    """
