@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from endive.cli import INTERRUPTED
 from endive.cli.console import Overrides, errors, output, progress_to, say_if_compiling, warn
 from endive.cli.figures import with_interval
 from endive.cli.run import choose_seeds
@@ -55,9 +56,9 @@ def capacity(
     warn(tuple(dict.fromkeys(message for settings in cases.values() for message in settings.warnings)))
     answers, complete = _search(cases, choose_seeds(None, seeds, 0), target, tolerance)
     if as_json:
-        output.print_json(json.dumps({name: _document(answer) for name, answer in answers.items()}))
+        output.print_json(json.dumps({name: _document(cases[name], answer) for name, answer in answers.items()}))
     elif vary:
-        output.print(_table(answers))
+        output.print(_table(cases, answers))
     elif answers:
         output.print(_sentence(next(iter(cases.values())), next(iter(answers.values()))), soft_wrap=True, markup=False)
     for name, answer in answers.items():
@@ -65,11 +66,7 @@ def capacity(
             warn((f"{name or file}: the window is not stationary at capacity; trim more, or run longer",))
     if not complete:
         errors.print(f"interrupted: {len(answers)} of {len(cases)} answers were complete; a search keeps nothing else")
-        raise typer.Exit(INTERRUPTED_SEARCH)
-
-
-INTERRUPTED_SEARCH = 128 + 2
-"""What shells report for Ctrl-C."""
+        raise typer.Exit(INTERRUPTED)
 
 
 def _cases(file: str, overrides: list[str], vary: list[str]) -> Cases:
@@ -121,9 +118,11 @@ def _search(cases: Cases, seeds: list[int], target: Target, tolerance: float) ->
                 for future in as_completed(running):
                     found[running[future]] = future.result()
                     tell(len(found))
-        except KeyboardInterrupt:
+        except BaseException as error:
             stop.set()
             pool.shutdown(cancel_futures=True)
+            if not isinstance(error, KeyboardInterrupt):
+                raise
     answers = {
         name: Capacity(tuple(found[name, seed] for seed in seeds), target)
         for name in cases
@@ -176,8 +175,11 @@ def _remedy(seed: SeedCapacity) -> str:
     return "ask for less, or change the catalog, the provider or the retries"
 
 
-def _table(answers: dict[str, Capacity]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def _table(cases: Cases, answers: dict[str, Capacity]) -> Table:
+    models = ", ".join(dict.fromkeys(settings.values.transaction.cost_model for settings in cases.values()))
+    profiles = ", ".join(dict.fromkeys(settings.profile_set for settings in cases.values()))
+    caption = f"cost model {models}; {profiles} profile"
+    table = Table(box=None, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
     table.add_column("case")
     for heading in ("commits/s", "offered/s", "p99 ms"):
         table.add_column(heading, justify="right")
@@ -191,8 +193,10 @@ def _table(answers: dict[str, Capacity]) -> Table:
     return table
 
 
-def _document(answer: Capacity) -> dict[str, object]:
+def _document(settings: Settings, answer: Capacity) -> dict[str, object]:
     return {
+        "cost_model": settings.values.transaction.cost_model,
+        "profiles": settings.profile_set,
         "target": str(answer.target),
         "exists": answer.exists,
         "commits_per_s": _pair(answer.committed) if answer.exists else None,

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from endive.cli import INTERRUPTED
 from endive.sim.engines import is_cold
 
 Overrides = Annotated[
@@ -55,12 +56,12 @@ def resumable() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         errors.print("interrupted; what was finished is kept, the same command goes on from there")
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
 def progress_to(total_ms: float, title: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar that follows virtual time. Nothing is shown where standard error is not a terminal."""
+    """Show a bar that follows virtual time, or a count. Nothing is shown where standard error is not a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task(escape(title), total=total_ms)

@@ -46,7 +46,7 @@ def run(
     again: Annotated[bool, typer.Option("--again", help="Run even if the result is there, and replace it.")] = False,
     engine: EngineOption = "compiled",
     figures_only: Annotated[
-        bool, typer.Option("--figures-only", help="Keep and write no rows, whatever the number of transactions.")
+        bool, typer.Option("--figures-only", help="Print the figures; keep and write no rows.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, for machines.")] = False,
 ) -> None:
@@ -69,6 +69,8 @@ def run(
     experiment = Experiment(settings, out)
     chosen = choose_seeds(seed, seeds, settings.values.simulation.seed)
     if figures_only:
+        if again:
+            raise ConfigurationError("--figures-only", ["nothing is written, so there is nothing to run --again"])
         if engine != "compiled":
             raise ConfigurationError("--figures-only", ["the reference engine keeps its rows; leave out --engine"])
         runs = [_figures(experiment, number) for number in chosen]

@@ -14,12 +14,14 @@ from endive.errors import ConfigurationError
 from endive.sim.config import Settings
 from endive.sim.distribution_section import DistributionSection
 from endive.sim.summary import Estimate, Summary, Tally, estimate
-from endive.timing import to_ms
+from endive.timing import TICKS_PER_MS
 
 LOAD_MAX = 1_000.0
 """Transactions a second. A target that still holds there is not about load."""
 COUNTED_MIN = 2_000
 """No run is given up before so many transactions have finished in its window."""
+BACKLOG = 0.5
+"""If less than this share of what is offered also finishes, the run is falling behind, however well the rest does."""
 TRANSACTIONS_MIN = 30
 """With fewer transactions in the window, a share of them says nothing."""
 
@@ -48,6 +50,8 @@ class Target:
         """Return which part of the target a run misses; None if it holds."""
         if summary.success is None:
             return "nothing finishes in the window"
+        if summary.finished_per_s < BACKLOG * summary.offered_per_s:
+            return "a backlog: transactions arrive faster than they finish"
         if summary.success < self.success:
             return f"success: {_reason(summary)}"
         p99_ms = summary.latency["all"].p99_ms
@@ -85,10 +89,6 @@ class SeedCapacity:
     """The run at that load; if none holds, the one at the lowest load tried."""
     limit: str
     """What breaks the target a little above."""
-
-    def tried_per_s(self, window_s: float) -> float:
-        """Return the load at which this search ended."""
-        return min(max(self.offered_per_s, TRANSACTIONS_MIN / window_s), LOAD_MAX)
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,7 @@ def load_of(settings: Settings) -> float:
     arrivals = settings.values.transaction.inter_arrival
     if settings.values.transaction.arrivals != "open" or arrivals is None:
         raise ConfigurationError(settings.source, ["transaction.arrivals: capacity is a load, and needs open arrivals"])
-    law = arrivals.build().law
-    mean_ms = sum(to_ms(law.ticks_at((part + 0.5) / 4096)) for part in range(4096)) / 4096
+    mean_ms = arrivals.build().law.mean_ticks / TICKS_PER_MS
     if mean_ms <= 0:
         raise ConfigurationError(settings.source, ["transaction.inter_arrival: nothing between arrivals is no load"])
     return 1000.0 / mean_ms
@@ -166,7 +165,7 @@ def with_load(settings: Settings, factor: float) -> Settings:
     return settings.with_inter_arrival(shrunk(arrivals, factor))
 
 
-SCALED = ("mean", "median", "scale", "value", "stddev", "min", "max")
+SCALED = ("mean", "median", "scale", "value", "stddev", "base", "per_mib", "min", "max")
 
 
 def shrunk(section: DistributionSection, factor: float) -> DistributionSection:
@@ -239,8 +238,9 @@ def seed_capacity(
     from endive.sim.engine.run import summarise_compiled  # noqa: PLC0415 - loading Numba takes a second
 
     base, window = load_of(settings), settings.window
-    start_per_s = base if near is None else near.tried_per_s(window.seconds)
-    search = Search(start_per_s, window.seconds, tolerance, step=2.0 if near is None else 1.1)
+    guided = near is not None and 0.0 < near.offered_per_s < math.inf
+    start_per_s = near.offered_per_s if near is not None and guided else base
+    search = Search(start_per_s, window.seconds, tolerance, step=1.1 if guided else 2.0)
 
     def enough(tally: Tally) -> bool:
         return stopped() or target.is_missed(tally)

@@ -77,7 +77,7 @@ class CommitOptions:
     """Size of an intention in an append catalog's log."""
 
     _known_prices: dict[tuple[OperationType, bool, int], "Prices"] = field(
-        default_factory=dict, compare=False, repr=False
+        default_factory=dict, init=False, compare=False, repr=False
     )
 
     def prices(self, operation: OperationType, ml_append_mode: bool, tables: int) -> "Prices":

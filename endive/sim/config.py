@@ -206,7 +206,7 @@ def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConf
         backoff_multiplier=backoff.multiplier,
         backoff_max_ms=backoff.max_ms or 0.0,
         backoff_jitter=backoff.jitter,
-        backoff_before_read=backoff.before_read,
+        backoff_before_read=bool(backoff.before_read),
         options=_options(config),
     )
 

@@ -110,6 +110,8 @@ class CostModel:
     retries: int = 4
     backoff_ms: tuple[float, float] | None = (100.0, 60_000.0)
     """First and longest wait of the default backoff; None: no backoff unless asked for."""
+    waits_before_read: bool = True
+    """Default of `transaction.retry_backoff.before_read`: libraries wait, then refresh, then try again."""
     retry_timeout_ms: float | None = 1_800_000.0
 
 
@@ -137,6 +139,7 @@ SPEC = CostModel(
     metadata_inlined=True,
     retries=10,
     backoff_ms=None,
+    waits_before_read=False,
     retry_timeout_ms=None,
 )
 

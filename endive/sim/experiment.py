@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -201,11 +201,21 @@ def find_results(place: Path) -> list[Path]:
     return found
 
 
+@cache
 def version() -> str:
     """Return what computes the results: the package's version, and the commit where it runs from a checkout."""
     here = Path(__file__).resolve().parent
+    ours = [
+        "git",
+        "-C",
+        str(here),
+        "ls-files",
+        "--error-unmatch",
+        Path(__file__).name,
+    ]  # not one that merely contains us
     command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
+        subprocess.run(ours, capture_output=True, timeout=10, check=True)  # noqa: S603
         commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return f"endive {__version__}"

@@ -82,6 +82,21 @@ class Law(NamedTuple):
         drawn = min(self.table.at(u) * self.scale_ticks + 0.5, TICKS_MAX)
         return max(math.floor(drawn), self.floor_ticks)
 
+    @property
+    def mean_ticks(self) -> float:
+        """The mean, exactly as the pieces of the table have it; the floor is part of it."""
+        table, total = self.table, 0.0
+        for side in (0, table.OCTAVES):
+            for octave in range(1, table.OCTAVES):
+                width = 2.0 ** -(octave + 1) / table.PIECES
+                rows = range((side + octave) * table.PIECES, (side + octave + 1) * table.PIECES)
+                total += width * sum(self._limited(table.starts[row] + table.rises[row] / 2) for row in rows)
+            total += table.TAIL_MIN * self._limited(table.starts[(side + table.OCTAVES - 1) * table.PIECES])
+        return total
+
+    def _limited(self, value: float) -> float:
+        return max(min(value * self.scale_ticks, TICKS_MAX), self.floor_ticks)
+
 
 class LatencyDistribution(ABC):
     """A law of latencies, in milliseconds. Draw with `sample`; compare and share freely: it has no state."""

@@ -10,7 +10,7 @@ from endive.sim.distribution_section import DistributionSection
 from endive.sim.faults import Fault
 from endive.sim.schema import Configuration
 from endive.sim.storage import LatencyDistribution, Profile
-from endive.timing import to_ms
+from endive.timing import TICKS_PER_MS
 
 TRANSACTIONS_MAX = 10_000_000
 """More than this neither ends nor fits into memory."""
@@ -47,6 +47,7 @@ def _defaults(config: Configuration, profile: Profile) -> Iterator[tuple[str, An
     yield "transaction.retry_timeout_ms", model.retry_timeout_ms, reason
     yield "transaction.count_behind", model.behind, reason
     yield "transaction.retry_backoff.enabled", model.backoff_ms is not None, reason
+    yield "transaction.retry_backoff.before_read", model.waits_before_read, reason
     yield "transaction.retry_backoff.base_ms", base_ms, reason
     yield "transaction.retry_backoff.max_ms", longest_ms, reason
 
@@ -157,8 +158,7 @@ def mean_ms(section: DistributionSection) -> float:
 
 
 def _mean_ms(row: LatencyDistribution) -> float:
-    points = 256
-    return sum(to_ms(row.law.ticks_at((point + 0.5) / points)) for point in range(points)) / points
+    return row.law.mean_ticks / TICKS_PER_MS
 
 
 def partition_counts(config: Configuration) -> tuple[int, ...]:

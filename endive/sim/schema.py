@@ -182,7 +182,9 @@ class RetryBackoff(Section):
         None, description="the longest wait; unless given, as the cost model says, else 5000"
     )
     jitter: Fraction = Field(0.1, description="a wait is up to this share longer, at random")
-    before_read: Flag = Field(False, description="wait before the catalog is read again, not after the conflict")
+    before_read: Flag | None = Field(
+        None, description="wait before the catalog is read again, as libraries do, not after the conflict is resolved"
+    )
 
 
 class TransactionSection(Section):

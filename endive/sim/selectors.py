@@ -99,7 +99,7 @@ def _pick(weights: tuple[float, ...], taken: tuple[int, ...], u: float) -> int:
     else:
         sums = _cumulative(weights)
     target = u * sums[-1]
-    # bisect would do; the plain scan is what the compiled engine repeats. Things taken have no weight: skip them.
+    # Things taken have no weight, and are skipped.
     for index, total in enumerate(sums):
         if target < total and weights[index] > 0.0:
             return index

@@ -16,6 +16,7 @@ from endive.sim.catalog import Catalog
 from endive.sim.commit_options import Backoff, CommitOptions
 from endive.sim.statistics import Statistics
 from endive.sim.storage import StorageProvider
+from endive.sim.summary import check_commits
 from endive.sim.transaction import ConflictDetector, Transaction
 from endive.sim.workload import Workload
 from endive.timing import Latency, to_ms, to_ticks
@@ -125,6 +126,7 @@ class Simulation:
     def _writer(self, writer: int, writers: int) -> Events[None]:
         """Commit, think, and commit again."""
         txn_id = writer
+        yield _Delay(self._env, 0, writer)  # at the start, too, writers act in the order of their numbers
         while True:
             txn = self._config.workload.transaction(txn_id, to_ms(int(self._env.now)))
             yield from self._transact(txn)
@@ -156,7 +158,7 @@ class Simulation:
             statistics.record_work(txn)
         statistics.counters.update(catalog.counters)
         statistics.seq = catalog.seq
-        statistics.to_result().check()
+        check_commits(statistics.committed, statistics.unfinished, statistics.seq)
         return statistics
 
 

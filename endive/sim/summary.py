@@ -51,6 +51,8 @@ class Summary:
 
     window: Window
     offered_per_s: float
+    finished_per_s: float
+    """Committed or given up."""
     committed_per_s: float
     success: float | None
     """Committed among those that finished in the window. None: none finished."""
@@ -158,12 +160,14 @@ class Tally:
 
     def summary(self, reached_ms: float = math.inf) -> Summary:
         """Return the figures of everything added; if the run ended before the window did, of the part it reached."""
-        counts, whole = self._counts, reached_ms >= self._window.end_ms
+        counts = self._counts
+        whole = math.isinf(reached_ms) or to_ticks(reached_ms) >= self._limits[1]
         window = self._window if whole else Window(self._window.start_ms, max(reached_ms, self._window.start_ms + 1.0))
         latency_ms, kinds = np.concatenate(self._latencies) / TICKS_PER_MS, np.concatenate(self._kinds)
         return Summary(
             window=window,
             offered_per_s=counts["offered"] / window.seconds,
+            finished_per_s=counts["counted"] / window.seconds,
             committed_per_s=latency_ms.size / window.seconds,
             success=_share(latency_ms.size, counts["counted"]),
             success_whole_run=_share(counts["committed"], counts["finished"]),
@@ -242,7 +246,7 @@ def drift(finished: Array, committed: Array) -> float | None:
 def _change(series: Array) -> float | None:
     first, second = series[: BINS // 2], series[BINS // 2 :]
     if not first.sum():
-        return None if not second.sum() else math.inf
+        return None if not second.sum() else 1.0  # from nothing
     change = float(second.mean() / first.mean()) - 1.0
     error = float(np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / (BINS // 2))) / float(first.mean())
     return change if abs(change) > max(0.03, 3 * error) else None

@@ -255,7 +255,8 @@ class Transaction(ABC):
 
     def get_per_attempt_cost(self, ml_append_mode: bool) -> ConflictCost:
         """Return the requests of the first attempt: under ML+ an append replaces the manifest-list write."""
-        return self._row.first.without(self._options.layout(ml_append_mode))
+        prices = self._options.prices(self.operation_type, ml_append_mode, len(self.tables_written))
+        return sum((*prices.beside, prices.publish), prices.first)
 
     def get_conflict_cost(self, n_snapshots_behind: int, ml_append_mode: bool) -> ConflictCost:
         """Return the further requests of a retry that overlaps and has missed so many snapshots."""

@@ -26,21 +26,27 @@ from endive.sim.capacity import (
 from endive.sim.config import Settings, parse_configuration
 from endive.sim.distribution_section import DistributionSection
 from endive.sim.engine.kernel import ROW
+from endive.sim.engine.run import summarise_compiled
 from endive.sim.summary import LatencyFigures, Summary, Tally, Window, drift
 
 WINDOW = Window(0.0, 1_000_000.0)
 
 
 def a_summary(success: float | None, p99_ms: float = 100.0) -> Summary:
-    figures = LatencyFigures(10, p99_ms / 2, p99_ms, p99_ms)
-    time_ms = {"catalog_read": 1.0, "per_attempt_io": 50.0, "backoff": 2.0}
     return Summary(
-        WINDOW, 1.0, 1.0, success, success, {"all": figures}, 1.0, time_ms, {"max_retries_exceeded": 3}, 0, 10
+        window=WINDOW,
+        offered_per_s=1.0,
+        finished_per_s=1.0,
+        committed_per_s=1.0,
+        success=success,
+        success_whole_run=success,
+        latency={"all": LatencyFigures(10, p99_ms / 2, p99_ms, p99_ms)},
+        retries_mean=1.0,
+        time_ms={"catalog_read": 1.0, "per_attempt_io": 50.0, "backoff": 2.0},
+        aborted={"max_retries_exceeded": 3},
+        unfinished=0,
+        transactions=10,
     )
-
-
-def falling(capacity: float) -> "list[float]":
-    return [capacity]
 
 
 def search(evaluate: Evaluate, target: Target, start: float = 1.0) -> SeedCapacity:
@@ -103,6 +109,7 @@ def test_a_load_is_one_over_the_mean_time_between_arrivals() -> None:
         {"distribution": "uniform", "min": 100.0, "max": 500.0},
         {"mean": 300.0, "stddev": 30.0},
         {"quantiles": ((0.0, 100.0), (1.0, 900.0))},
+        {"base": 100.0, "per_mib": 0.0, "sigma": 0.3},
     ],
 )
 def test_every_law_of_arrivals_is_scaled_in_time_only(section: dict[str, object]) -> None:
@@ -125,7 +132,14 @@ def test_the_capacity_of_a_configuration_holds_and_a_little_more_does_not() -> N
     found = seed_capacity(settings("transaction.retry=2"), 1, target, 0.02)
     assert 0.5 < found.offered_per_s < 50
     assert target.broken_by(found.at_capacity) is None
-    assert target.broken_by(replace(found.at_capacity, success=0.899)) is not None
+    chosen = settings("transaction.retry=2")
+    more = with_load(chosen, 1.1 * found.offered_per_s / load_of(chosen))
+    assert target.broken_by(summarise_compiled(more, 1, chosen.window)[0]) is not None
+
+
+def test_a_growing_backlog_does_not_hold_a_target() -> None:
+    behind = replace(a_summary(1.0), offered_per_s=100.0, finished_per_s=7.0)
+    assert Target(0.95).broken_by(behind) == "a backlog: transactions arrive faster than they finish"
 
 
 def run(*arguments: str, tmp: Path) -> tuple[int, str]:

@@ -159,3 +159,27 @@ def test_a_draw_longer_than_the_books_can_hold_is_the_same_in_both() -> None:
     settings = parse_configuration(text)
     reference, compiled = simulate(settings, 1, "reference"), simulate(settings, 1, "compiled")
     assert reference.table.equals(compiled.table)
+
+
+def test_writers_of_a_closed_loop_begin_in_the_order_of_their_numbers() -> None:
+    text = """
+        simulation.duration_ms = 1_000
+        storage.provider = "s3x"
+        catalog = { type = "append", log_entry_read_ms = 1.5 }
+        [storage.latency]
+        read.value = 0
+        write.value = 0
+        cas.value = 0
+        append.value = 0
+        append_failure.value = 0
+        [transaction]
+        arrivals = "closed"
+        writers = 3
+        think.value = 100
+        runtime.value = 0
+        operation_types.fast_append = 1
+        """
+    settings = parse_configuration(text)
+    reference, compiled = simulate(settings, 1, "reference"), simulate(settings, 1, "compiled")
+    assert reference.table.equals(compiled.table)
+    assert reference.table["t_commit"].to_pylist()[:2] == [1.5, 4.5]  # the second reads the first one's entry

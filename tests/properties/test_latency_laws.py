@@ -148,3 +148,9 @@ def test_time_spent_is_the_sum_of_the_waits_however_they_are_cut(delays_ms: list
 
 def iter_steps(delays_ms: list[float]) -> Latency[None]:
     yield from delays_ms
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.5, 2.0])
+def test_the_mean_of_a_table_is_the_mean_of_the_law(sigma: float) -> None:
+    assert LognormalLatency.from_mean(1_000, sigma, 0).law.mean_ticks == pytest.approx(1e9, rel=1e-3)
+    assert LognormalLatency.from_median(10, 0.3, 50).law.mean_ticks == pytest.approx(50e6, rel=1e-3)

@@ -5,10 +5,12 @@ The truth for `pyiceberg` is the library itself, traced by `tests/pyiceberg_trac
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from endive.sim.commit_options import CommitOptions
+from endive.sim.config import parse_configuration
 from endive.sim.cost import COST_MODELS, ICEBERG, NOTHING, PYICEBERG, REQUEST_KINDS, SPEC, ConflictCost, CostModel
 from endive.sim.transaction import TRANSACTION_TYPES, Transaction
 from tests.instruments import WatchedCatalog, drain, fixed_provider
@@ -185,3 +187,24 @@ def test_pyiceberg_makes_the_requests_that_the_real_library_makes(operation: str
     assert model[:2] == READ  # loading the table, which the trace leaves out
     assert by_attempt(model[2:]) == by_attempt(real)
     assert by_race(model[2:]) == by_race(real)
+
+
+@pytest.mark.parametrize(("model", "waits_first"), [("spec", False), ("iceberg", True), ("pyiceberg", True)])
+def test_the_libraries_wait_before_they_refresh_and_so_retry_on_what_is_new(model: str, waits_first: bool) -> None:
+    text = f"""
+        storage.provider = "s3"
+        [transaction]
+        cost_model = "{model}"
+        inter_arrival.scale = 1_000
+        retry_backoff.enabled = true
+        """
+    settings = parse_configuration(text)
+    assert settings.values.transaction.retry_backoff.before_read is waits_first
+    assert settings.build().backoff_before_read is waits_first
+
+
+def test_options_changed_by_replace_have_prices_of_their_own() -> None:
+    options = CommitOptions()
+    assert options.prices("fast_append", False, 1).retry.metadata_reads == 0
+    changed = replace(options, cost_model=ICEBERG, metadata_inlined=False)
+    assert changed.prices("fast_append", False, 1).retry.metadata_reads == 1

@@ -136,7 +136,7 @@ CONFIG = _record(
 )
 
 SHARED = _record(
-    "seq next_txn next_arrival heap free rows log_length log_sealed log_checkpoint log_entries stuck events",
+    "seq next_txn next_arrival heap free rows log_length log_sealed log_checkpoint log_entries stuck",
     counters=(np.int64, (len(COUNTERS),)),
 )
 
@@ -1139,7 +1139,6 @@ def advance(config, shared, heap, pool, details, free, state, topology, odds, cu
         now = g.next_arrival if arrives else heap[0, 0]
         if now >= until:
             return REACHED
-        g.events += 1
         if arrives:
             g.free -= 1
             s = free[g.free]

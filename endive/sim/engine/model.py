@@ -13,7 +13,7 @@ from endive.sim.commit_options import CommitOptions
 from endive.sim.config import Settings
 from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
 from endive.sim.engine import kernel
-from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileTable, SizeBasedLatency
+from endive.sim.latency import FixedLatency, LatencyDistribution, Law, QuantileTable, SizeBasedLatency
 from endive.sim.requests import OBJECTS
 from endive.sim.resolve import partition_counts
 from endive.sim.selectors import Selector, UniformPartitionSelector, UniformTableSelector
@@ -74,26 +74,34 @@ def compile_model(settings: Settings, seed: int) -> Model:
     return Model(record, laws.curves(), odds, topology, np.array(waits, np.float64), *sizes)
 
 
+class _Law(NamedTuple):
+    distribution: LatencyDistribution
+    law: Law
+    table: int
+    """Number of its curve."""
+
+
 @dataclass
 class _Laws:
     """The laws by number, sharing tables."""
 
-    rows: list[LatencyDistribution] = field(default_factory=list)
+    rows: list[_Law] = field(default_factory=list)
     tables: list[QuantileTable] = field(default_factory=list)
 
     def add(self, distribution: LatencyDistribution, size_bytes: int = 0) -> None:
         sized = distribution.with_size(size_bytes)
-        self.rows.append(sized)
-        if not any(table is sized.law.table for table in self.tables):
-            self.tables.append(sized.law.table)
+        law = sized.law  # read once: another thread may be caching it anew
+        if law.table not in self.tables:
+            self.tables.append(law.table)
+        self.rows.append(_Law(sized, law, self.tables.index(law.table)))
 
     def curves(self) -> Floats:
         return np.concatenate([_curve(table) for table in self.tables])
 
     def arrays(self) -> dict[str, list[float]]:
-        sized = [row if isinstance(row, SizeBasedLatency) else None for row in self.rows]
+        sized = [row.distribution if isinstance(row.distribution, SizeBasedLatency) else None for row in self.rows]
         return {
-            "law_table": [self._begins(row) for row in self.rows],
+            "law_table": [row.table * 2 * len(row.law.table.starts) for row in self.rows],
             "law_scale": [row.law.scale_ticks for row in self.rows],
             "law_floor": [row.law.floor_ticks for row in self.rows],
             "law_base": [row.base_latency_ms if row else 0.0 for row in sized],
@@ -101,10 +109,6 @@ class _Laws:
             "law_sized": [1 if row else 0 for row in sized],
             "law_highest": [max(row.law.table.starts) for row in self.rows],
         }
-
-    def _begins(self, row: LatencyDistribution) -> int:
-        index = next(index for index, table in enumerate(self.tables) if table is row.law.table)
-        return index * 2 * len(row.law.table.starts)
 
 
 @lru_cache(maxsize=1024)

@@ -114,7 +114,8 @@ def summarise_compiled(
 ) -> tuple[Summary, Counter[str]]:
     """Run a configuration with one seed and keep its figures and counters only, not the rows.
 
-    With `enough` the run may end before its time; the figures then are of the part of the window that it reached.
+    With `enough` the run may end before its time; the figures then are of the part of the window that it reached, and
+    may count a few transactions that were about to give up.
     """
     tally, reached_ms = Tally(window), 0.0
 
