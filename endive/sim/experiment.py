@@ -11,6 +11,7 @@ A result is written under another name and renamed when it is complete and synce
 import json
 import os
 import subprocess
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,11 +22,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tomli_w
 
 from endive import __version__
 from endive.errors import ResultError
 from endive.sim.config import Settings
 from endive.sim.engines import Engine, simulate
+from endive.sim.profiles import read_text
 from endive.sim.simulation import Progress
 from endive.sim.statistics import SCHEMA
 from endive.sim.summary import Summary, Window, summarise
@@ -90,8 +93,19 @@ class Experiment:
     def prepare(self, seed: int) -> None:
         """Make the directory of `seed` and describe the experiment in it: what cannot be written fails early."""
         _make_directory(self.result_path(seed).parent)
-        for name, text in (("cfg.toml", self.settings.text), ("version.txt", version() + "\n")):
+        for name, text in self._descriptions().items():
             _write_durably(self.directory / name, partial(Path.write_text, data=text, encoding="utf-8"))
+
+    def _descriptions(self) -> dict[str, str]:
+        """Return what is kept beside the results, by file name; `cfg.toml` alone is enough to run them again."""
+        texts = {"cfg.toml": self.settings.text, "version.txt": version() + "\n"}
+        own = self.settings.values.storage.profile_file
+        if own is not None:
+            data = tomllib.loads(self.settings.text)
+            data["storage"]["profile_file"] = "profiles.toml"
+            texts["cfg.toml"] = tomli_w.dumps(data)
+            texts["profiles.toml"] = read_text(Path(self.settings.source).parent / own)
+        return texts
 
     def run(self, seed: int, progress: Progress | None = None, engine: Engine = "compiled") -> Result:
         """Run `seed` and keep the result. Nothing that looks finished is there before it is."""

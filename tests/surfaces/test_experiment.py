@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from endive.errors import ResultError
+from endive.sim.config import load_configuration
 from endive.sim.experiment import Experiment, find_results, load_result
 from endive.sim.statistics import SCHEMA
 from tests.surfaces.files import SMALL, small
@@ -121,3 +122,19 @@ def test_a_place_without_results_says_where_there_are_some(tmp_path: Path) -> No
 def test_a_directory_in_the_place_of_a_result_is_named(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="is a directory"):
         load_result(tmp_path)
+
+
+def test_an_experiment_with_a_profile_of_ones_own_can_be_run_again_from_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "profiles").mkdir()
+    rack = "[rack]\nread = { value = 5 }\nwrite = { value = 7 }\ncas = { value = 9 }\n"
+    (tmp_path / "profiles" / "mine.toml").write_text(rack, encoding="utf-8")
+    own = SMALL.replace('provider = "s3"', 'provider = "rack"\nprofile_file = "profiles/mine.toml"')
+    (tmp_path / "own.toml").write_text(own.replace('profiles = "measured"', ""), encoding="utf-8")
+    experiment = Experiment(load_configuration(str(tmp_path / "own.toml")), tmp_path / "experiments")
+    experiment.run(1)
+    (tmp_path / "profiles" / "mine.toml").unlink()
+
+    again = load_configuration(str(experiment.directory / "cfg.toml"))
+
+    assert again.experiment_hash() == experiment.settings.experiment_hash()
+    assert again.profile_set == "own"
