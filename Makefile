@@ -39,13 +39,13 @@ types: $(STAMP) ## mypy --strict
 	$(RUN)mypy
 
 test-fast: $(STAMP) ## the tests to run while working
-	$(RUN)pytest -q -n auto -m "not slow and not campaign"
+	$(RUN)pytest -q -n auto --dist loadgroup -m "not slow and not campaign"
 
 test: lint types ## everything that proves the project
-	$(RUN)pytest -q -n auto -m "not campaign"
+	$(RUN)pytest -q -n auto --dist loadgroup -m "not campaign"
 
 test-all: lint types ## also the long campaigns
-	$(RUN)pytest -q -n auto
+	$(RUN)pytest -q -n auto --dist loadgroup
 
 demo: $(STAMP) ## run the main job, end with something to look at
 	$(RUN)endive demo

@@ -2,8 +2,10 @@
 
 The layers, bottom first; imports go down, never up:
 
-* `errors`, `rng`, `timing`: what everything else is built on.
+* `errors`, `rng`, `timing`, `files`: what everything else is built on.
 * `sim`: the simulator of Iceberg's optimistic concurrency control.
+* `pipeline`: sweeps of simulations on Spark, and their measures.
+* `report`: charts, and one page.
 * `cli`: the `endive` command.
 """
 

@@ -60,3 +60,18 @@ class InvariantError(EndiveError):
 
     def __str__(self) -> str:
         return f"invariant broken: {self.rule}: {self.detail}"
+
+
+class SparkUnavailableError(EndiveError):
+    """Spark cannot be started, reached or kept alive. Follow the remedy and start again; finished work is kept."""
+
+    def __init__(self, problem: str, remedy: str, log: Sequence[str] = ()) -> None:
+        super().__init__(problem, remedy, log)
+        self.problem = problem
+        self.remedy = remedy
+        self.log = tuple(log)
+        """The last lines that Spark's JVM wrote; empty if it wrote none or never ran."""
+
+    def __str__(self) -> str:
+        lines = "".join(f"\n  {line}" for line in self.log)
+        return f"{self.problem}; {self.remedy}" + (f"\nThe last lines of Spark's log:{lines}" if lines else "")

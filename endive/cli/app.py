@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from endive.cli import capacity, compare, config, demo, providers, run
+from endive.cli import capacity, compare, config, demo, providers, report, run, sweep
 from endive.cli.console import output
 from endive.sim.experiment import version
 
@@ -15,6 +15,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("sweep")(sweep.sweep)
+app.command("report")(report.report)
 app.command("capacity")(capacity.capacity)
 app.command("compare")(compare.compare)
 app.command("providers")(providers.providers)

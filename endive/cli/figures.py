@@ -12,6 +12,7 @@ RATES = {
     "success": ("success", "%"),
     "success_whole_run": ("success, whole run", "%"),
     "retries_mean": ("retries per transaction", ""),
+    "overhead": ("time not spent on the work", "%"),
     "transactions": ("transactions, whole run", ""),
     "unfinished": ("still in flight at the end", ""),
 }
@@ -22,7 +23,7 @@ TIMES = {
     "time_ms.catalog_commit": "commit",
     "time_ms.backoff": "backoff, repeated work",
 }
-QUANTILES = ("p50_ms", "p95_ms", "p99_ms")
+QUANTILES = {"p50_ms": "p50", "p95_ms": "p95", "p99_ms": "p99", "p999_ms": "p99.9"}
 
 
 def number(value: float, unit: str = "") -> str:
@@ -70,7 +71,7 @@ def rate_table(figures: Mapping[str, Estimate]) -> Table:
 
 def latency_table(figures: Mapping[str, Estimate]) -> Table:
     """Return the quantiles of commit latency by operation type."""
-    table = _table("commit latency, ms", "commits", *(name.removesuffix("_ms") for name in QUANTILES))
+    table = _table("commit latency, ms", "commits", *QUANTILES.values())
     kinds = dict.fromkeys(key.split(".")[1] for key in figures if key.startswith("latency."))
     for kind in kinds:
         cells = [with_interval(figures.get(f"latency.{kind}.{name}")) for name in ("commits", *QUANTILES)]

@@ -1,7 +1,6 @@
 """`endive run`: one configuration, one or more seeds."""
 
 import json
-import re
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from endive.sim.config import load_configuration
 from endive.sim.engines import Engine
 from endive.sim.experiment import Experiment, Figures, Result
 from endive.sim.schema import SEED_MAX
+from endive.sim.seeds import parse_seeds
 from endive.sim.simulation import Progress
 from endive.sim.summary import estimates
 
@@ -30,8 +30,6 @@ EngineOption = Annotated[
     Engine,
     typer.Option(help="`compiled` is fast; `reference` is the readable one that defines the results. They are equal."),
 ]
-
-SEEDS_MAX = 10_000
 
 
 def run(
@@ -111,13 +109,10 @@ def choose_seeds(seed: int | None, seeds: str | None, default: int) -> list[int]
         return [default if seed is None else seed]
     if seed is not None:
         raise ConfigurationError("--seeds", [f"{seeds!r}: given together with --seed; leave one of them out"])
-    match = re.fullmatch(r"([0-9]+)\.\.([0-9]+)", seeds)
-    if match is None:
-        raise ConfigurationError("--seeds", [f"{seeds!r}: expected A..B, such as 1..5; for one seed use --seed"])
-    first, last = int(match[1]), int(match[2])
-    if not first <= last < first + SEEDS_MAX or last > SEED_MAX:
-        raise ConfigurationError("--seeds", [f"{seeds!r}: expected A at most B, and at most {SEEDS_MAX:,} seeds"])
-    return list(range(first, last + 1))
+    try:
+        return parse_seeds(seeds)
+    except ValueError as error:
+        raise ConfigurationError("--seeds", [f"{error}; for one seed use --seed"]) from error
 
 
 def _show(experiment: Experiment, runs: list[Figures]) -> None:

@@ -282,6 +282,11 @@ def _options(config: Configuration) -> CommitOptions:
 
 def compute_experiment_hash(settings: Settings) -> str:
     """Return eight hex digits of everything that the results depend on, the seed excepted."""
+    return experiment_digest(settings)[:8]
+
+
+def experiment_digest(settings: Settings) -> str:
+    """Return the whole digest, for places where thousands of experiments must not be confused."""
     values = settings.values.model_dump(mode="json", exclude={"experiment": True, "storage": {"latency"}})
     for key in ("seed", "output_path", "trim_start_ms", "trim_end_ms"):
         del values["simulation"][key]
@@ -289,7 +294,7 @@ def compute_experiment_hash(settings: Settings) -> str:
     figures = {name: repr(row) for name, row in sorted(settings.profile.latencies.items())}
     rest = [repr(settings.profile.contention), settings.profile.decision, MODEL_VERSION]
     canonical = json.dumps([values, figures, rest], sort_keys=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:8]
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _dotted(data: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -308,10 +313,15 @@ def _apply(data: dict[str, Any], override: str) -> str:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
-    *tables, name = key.strip().split(".")
+    put(data, key.strip(), value)
+    return key.strip()
+
+
+def put(data: dict[str, Any], key: str, value: object) -> None:
+    """Set the dotted `key` in nested tables."""
+    *tables, name = key.split(".")
     for table in tables:
         data = data.setdefault(table, {})
         if not isinstance(data, dict):
-            raise ConfigurationError("--set", [f"{key.strip()}: {table} is a value, not a table"])
+            raise ConfigurationError(key, [f"{table} is a value, not a table"])
     data[name] = value
-    return key.strip()

@@ -9,12 +9,10 @@ A result is written under another name and renamed when it is complete and synce
 """
 
 import json
-import os
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -26,6 +24,7 @@ import tomli_w
 
 from endive import __version__
 from endive.errors import ResultError
+from endive.files import make_directory, write_durably
 from endive.sim.config import Settings
 from endive.sim.engines import Engine, simulate
 from endive.sim.profiles import read_text
@@ -92,9 +91,9 @@ class Experiment:
 
     def prepare(self, seed: int) -> None:
         """Make the directory of `seed` and describe the experiment in it: what cannot be written fails early."""
-        _make_directory(self.result_path(seed).parent)
+        make_directory(self.result_path(seed).parent)
         for name, text in self._descriptions().items():
-            _write_durably(self.directory / name, partial(Path.write_text, data=text, encoding="utf-8"))
+            write_durably(self.directory / name, partial(Path.write_text, data=text, encoding="utf-8"))
 
     def _descriptions(self) -> dict[str, str]:
         """Return what is kept beside the results, by file name; `cfg.toml` alone is enough to run them again."""
@@ -114,7 +113,7 @@ class Experiment:
         about = self._about(seed) | {"seq": result.seq, "counters": dict(sorted(result.counters.items()))}
         table = result.table.replace_schema_metadata({METADATA_KEY: json.dumps(about).encode()})
         path = self.result_path(seed)
-        _write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
+        write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
         return Result(path, table, about)
 
     def figures(self, seed: int, progress: Progress | None = None) -> Figures:
@@ -139,29 +138,6 @@ class Experiment:
 
     def _window_ms(self) -> list[float]:
         return [self.settings.window.start_ms, self.settings.window.end_ms]
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ResultError(str(path), f"cannot be made ({error.strerror})", "choose another --out") from error
-
-
-def _write_durably(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file so that it is there completely or not at all, whatever happens meanwhile."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        write(part)
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-        part.replace(path)
-    except OSError as error:
-        problem = f"cannot be written ({error.strerror or error})"
-        raise ResultError(str(path), problem, "free some space or choose another --out") from error
-    finally:
-        with suppress(OSError):  # where the directory cannot even be looked into, there is nothing to remove
-            part.unlink(missing_ok=True)
 
 
 ABOUT = {"label": str, "hash": str, "seed": int, "provider": str, "profiles": str, "cost_model": str}

@@ -85,17 +85,24 @@ class Law(NamedTuple):
     @property
     def mean_ticks(self) -> float:
         """The mean, exactly as the pieces of the table have it; the floor is part of it."""
-        table, total = self.table, 0.0
-        for side in (0, table.OCTAVES):
-            for octave in range(1, table.OCTAVES):
-                width = 2.0 ** -(octave + 1) / table.PIECES
-                rows = range((side + octave) * table.PIECES, (side + octave + 1) * table.PIECES)
-                total += width * sum(self._limited(table.starts[row] + table.rises[row] / 2) for row in rows)
-            total += table.TAIL_MIN * self._limited(table.starts[(side + table.OCTAVES - 1) * table.PIECES])
-        return total
+        return _mean_ticks(self)
 
-    def _limited(self, value: float) -> float:
+    def limited(self, value: float) -> float:
+        """Return a value of the table in ticks, within the floor and what a clock can hold."""
         return max(min(value * self.scale_ticks, TICKS_MAX), self.floor_ticks)
+
+
+@lru_cache(maxsize=1024)
+def _mean_ticks(law: Law) -> float:
+    """Return the mean of a law. Thousands of configurations share a few laws, and it takes milliseconds."""
+    table, total = law.table, 0.0
+    for side in (0, table.OCTAVES):
+        for octave in range(1, table.OCTAVES):
+            width = 2.0 ** -(octave + 1) / table.PIECES
+            rows = range((side + octave) * table.PIECES, (side + octave + 1) * table.PIECES)
+            total += width * sum(law.limited(table.starts[row] + table.rises[row] / 2) for row in rows)
+        total += table.TAIL_MIN * law.limited(table.starts[(side + table.OCTAVES - 1) * table.PIECES])
+    return total
 
 
 class LatencyDistribution(ABC):

@@ -6,6 +6,7 @@ has the same form: a table for each provider, in it a distribution for each oper
 
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
@@ -98,6 +99,7 @@ def read_text(path: Path) -> str:
         raise ConfigurationError(str(path), [f"cannot be read: {reason}"]) from error
 
 
+@cache
 def load_profile_set(name: str) -> Mapping[str, Profile]:
     """Return the profiles that come with Endive: `spec` or `measured`."""
     text = files("endive.sim").joinpath(f"providers/{name}.toml").read_text(encoding="utf-8")

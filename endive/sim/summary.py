@@ -19,7 +19,7 @@ from endive.sim.cost import OPERATION_TYPES
 from endive.timing import TICKS_PER_MS, to_ticks
 
 Array = npt.NDArray[Any]
-QUANTILES = (0.5, 0.95, 0.99)
+QUANTILES = (0.5, 0.95, 0.99, 0.999)
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class LatencyFigures:
     p50_ms: float | None
     p95_ms: float | None
     p99_ms: float | None
+    p999_ms: float | None
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class Summary:
     """Of the transactions that finished, committed or not."""
     time_ms: Mapping[str, float]
     """Mean milliseconds of a finished transaction, by purpose."""
+    overhead: float | None
+    """Share of the time of finished transactions that is not their work."""
+    requests: Mapping[str, float]
+    """Mean number of manifest requests of a finished transaction, by kind."""
     aborted: Mapping[str, int]
     """By reason."""
     unfinished: int
@@ -78,6 +83,7 @@ class Summary:
         return dict(_flatten(asdict(self)))
 
 
+REQUESTS = ("manifest_list_reads", "manifest_list_writes", "manifest_file_reads", "manifest_file_writes")
 TIME_PURPOSES = ("catalog_read", "per_attempt_io", "conflict_io", "catalog_commit", "backoff")
 STATUSES = ("executing", "committing", "committed", "aborted")
 REASONS = (None, "max_retries_exceeded", "validation_exception", "retry_timeout")
@@ -130,7 +136,7 @@ class Tally:
             counted=int(counted.sum()),
             retries=int(columns["n_retries"][counted].sum()),
         )
-        for name in ("total_latency", "t_runtime", *(f"{purpose}_ms" for purpose in TIME_PURPOSES[:-1])):
+        for name in ("total_latency", "t_runtime", *REQUESTS, *(f"{purpose}_ms" for purpose in TIME_PURPOSES[:-1])):
             self._spent[name] += int(columns[name][counted].sum())
         for code, count in zip(*np.unique(columns["abort_reason"][counted & aborted], return_counts=True), strict=True):
             self._reasons[REASONS[code] or "unknown"] += int(count)
@@ -174,6 +180,8 @@ class Tally:
             latency=_latencies(latency_ms, kinds),
             retries_mean=_share(counts["retries"], counts["counted"]),
             time_ms=_times(self._spent, counts["counted"]),
+            overhead=_overhead(self._spent),
+            requests={name: self._spent[name] / counts["counted"] for name in REQUESTS if counts["counted"]},
             aborted=dict(sorted(self._reasons.items())),
             unfinished=counts["transactions"] - counts["finished"],
             transactions=counts["transactions"],
@@ -214,7 +222,7 @@ def _latencies(latency_ms: Array, kinds: Array) -> dict[str, LatencyFigures]:
 
 def _figures(latency_ms: Array) -> LatencyFigures:
     if not latency_ms.size:
-        return LatencyFigures(0, None, None, None)
+        return LatencyFigures(0, *[None] * len(QUANTILES))
     return LatencyFigures(int(latency_ms.size), *(float(q) for q in np.quantile(latency_ms, QUANTILES)))
 
 
@@ -228,6 +236,10 @@ def _times(spent: Mapping[str, int], counted: int) -> dict[str, float]:
     ticks = {name: spent[f"{name}_ms"] for name in TIME_PURPOSES[:-1]}
     ticks["backoff"] = spent["total_latency"] - spent["t_runtime"] - sum(ticks.values())
     return {name: value / TICKS_PER_MS / counted for name, value in ticks.items()}
+
+
+def _overhead(spent: Mapping[str, int]) -> float | None:
+    return 1 - spent["t_runtime"] / spent["total_latency"] if spent["total_latency"] else None
 
 
 def drift(finished: Array, committed: Array) -> float | None:

@@ -234,7 +234,9 @@ def test_a_profile_of_ones_own_is_listed_and_used(endive: CommandLine) -> None:
     assert endive("run", "small.toml", *used).code == 0
 
 
-@pytest.mark.parametrize("command", [(), ("run",), ("compare",), ("providers",), ("demo",), ("config", "keys")])
+@pytest.mark.parametrize(
+    "command", [(), ("run",), ("sweep",), ("report",), ("compare",), ("providers",), ("demo",), ("config", "keys")]
+)
 def test_every_command_has_help(endive: CommandLine, command: tuple[str, ...]) -> None:
     outcome = endive(*command, "--help")
 
@@ -311,8 +313,7 @@ WRONG_ARGUMENTS = {
     ("providers", "s4"): "no profile 's4'",
     ("providers", "--profile-file", sys.executable): "cannot be read: not a text file",
     ("providers", "--profile-file", "bad.toml"): "mine.writ: unknown key; did you mean 'write'?",
-    ("demo", "--out", "small.toml/page.html"): "cannot be written",
-    ("demo", "--out", "."): "is a directory",
+    ("demo", "--out", "small.toml/demo"): "small.toml/demo/runs: cannot be made",
     ("runn",): "No such command",
 }
 

@@ -83,6 +83,15 @@ def test_milliseconds_are_means_by_purpose_and_the_rest_is_backoff() -> None:
     }
 
 
+def test_overhead_is_the_share_of_time_that_is_not_work_and_requests_are_means() -> None:
+    busy = row(1, latency_ms=100.0, t_runtime=300.0, total_latency=400.0, manifest_list_reads=3)
+
+    summary = summarise(table(busy, row(2, latency_ms=0.0, t_runtime=400.0, total_latency=400.0)), WINDOW)
+
+    assert summary.overhead == pytest.approx(1 - 700 / 800)
+    assert summary.requests["manifest_list_reads"] == 1.5
+
+
 def test_a_transaction_counts_where_it_finished() -> None:
     at_the_edge = row(5, latency_ms=600.0)  # finishes at 6000 ms: no longer in the window
 
@@ -95,7 +104,7 @@ def test_a_run_in_which_nothing_finished_has_no_figures_rather_than_zeros() -> N
     summary = summarise(table(*(row(number, "executing", 0.0) for number in range(10))), WINDOW)
 
     assert (summary.success, summary.success_whole_run, summary.retries_mean) == (None, None, None)
-    assert summary.time_ms == {}
+    assert (summary.time_ms, summary.overhead, summary.requests) == ({}, None, {})
     assert (summary.latency["all"].commits, summary.latency["all"].p50_ms) == (0, None)
     assert summary.unfinished == 10
 

@@ -1,0 +1,138 @@
+"""Sweeps: from the command to the report, and what Spark costs over a plain pool of processes.
+
+Three parts: the family of providers, tables and mixes (900 experiments, 5 seeds), and all published families (1,610
+experiments, 5 seeds), each by the command that a user gives, in an empty directory; then the same bins of one family
+by Spark and by `multiprocessing.Pool`, alternating, with as many processes as there are cores.
+
+`python -m benchmarks.sweep` writes `results/sweep.json`; with `pool` or `command` only that part is measured anew.
+"""
+
+import json
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from benchmarks.report import HERE, RESULTS, save, spread
+from endive.pipeline.daemon import warm_engine
+from endive.pipeline.directory import SweepDirectory
+from endive.pipeline.execute import execute
+from endive.pipeline.plan import Plan
+from endive.pipeline.session import spark_session
+from endive.pipeline.sweep import load_family
+from endive.pipeline.task import Work, do_bin
+
+PUBLISHED = HERE.parent / "configs" / "sweeps" / "published"
+POOL_FAMILY = "tables_fast_append"
+"""240 experiments of 0.02 to 1 s: the short runs make Spark's part as large as it gets."""
+REPEATS = 3
+
+
+def command(files: Sequence[Path]) -> dict[str, object]:
+    """Measure a sweep by the command, in a process of its own."""
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / "out"
+        words = [sys.executable, "-m", "endive", "sweep", *map(str, files), "--out", str(out)]
+        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run(words, check=True)
+        wall_s = time.perf_counter() - started
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        runs = pq.read_table(out / "measures" / "runs.parquet", columns=["experiment", "seed", "status", "cpu_s"])
+        distinct = {(row["experiment"], row["seed"]): row["cpu_s"] for row in runs.to_pylist()}
+        engine_s = sum(distinct.values())
+        all_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return {
+            "runs": runs.num_rows,
+            "distinct_runs": len(distinct),
+            "done": runs["status"].to_pylist().count("done"),
+            "wall_s": round(wall_s, 1),
+            "engine_cpu_s": round(engine_s, 1),
+            "all_cpu_s": round(all_s, 1),
+            "cores_busy_with_the_engine": round(engine_s / wall_s / (os.cpu_count() or 1), 3),
+            "report_bytes": (out / "report.html").stat().st_size,
+        }
+
+
+def by_spark(plan: Plan) -> tuple[float, float]:
+    """Return the seconds of the session with the runs, and of the runs alone."""
+    with tempfile.TemporaryDirectory() as place:
+        started = time.perf_counter()
+        with spark_session() as spark:
+            ready = time.perf_counter()
+            execute(plan, Path(place), spark)
+            ended = time.perf_counter()
+        return time.perf_counter() - started, ended - ready
+
+
+_work: Work
+
+
+def _begin(work: Work) -> None:
+    global _work  # noqa: PLW0603 - how a pool's processes are given what they share
+    _work = work
+    warm_engine()
+
+
+def _do(number: int) -> None:
+    do_bin(_work, number, 0)
+
+
+def by_pool(plan: Plan) -> float:
+    """Return the seconds that a pool of processes takes for the same bins in the same order."""
+    cores = os.cpu_count() or 1
+    with tempfile.TemporaryDirectory() as place:
+        directory = SweepDirectory(Path(place))
+        directory.prepare(plan)
+        texts = {name: (settings.text, settings.source) for name, settings in plan.experiments.items()}
+        bins = plan.bins(plan.runs, cores)
+        work = Work(directory.path, plan.keep, texts, bins, "pool")
+        started = time.perf_counter()
+        with multiprocessing.get_context("spawn").Pool(cores, _begin, (work,)) as pool:
+            for _ in pool.imap_unordered(_do, range(len(bins))):
+                pass
+        return time.perf_counter() - started
+
+
+def overhead() -> dict[str, object]:
+    """Measure Spark and a pool alternately."""
+    plan = Plan((load_family(str(PUBLISHED / f"{POOL_FAMILY}.toml")),))
+    warm_engine()
+    pairs = [(by_pool(plan), *by_spark(plan)) for _ in range(REPEATS)]
+    pool, session, runs = zip(*pairs, strict=True)
+    return {
+        "family": POOL_FAMILY,
+        "runs": len(plan.runs),
+        "bins": len(plan.bins(plan.runs, os.cpu_count() or 1)),
+        "pool_s": spread(pool),
+        "spark_runs_s": spread(runs),
+        "spark_with_session_s": spread(session),
+        "overhead_of_runs": spread([a / b - 1 for a, b in zip(runs, pool, strict=True)]),
+        "overhead_with_session": spread([a / b - 1 for a, b in zip(session, pool, strict=True)]),
+    }
+
+
+def main(parts: Sequence[str]) -> None:
+    path = RESULTS / "sweep.json"
+    body = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    body = {key: body[key] for key in ("unit", "commands", "pool") if key in body}
+    body["unit"] = "seconds"
+    if "pool" in parts or not parts:
+        body["pool"] = overhead()
+        save("sweep", body)
+    if "command" in parts or not parts:
+        body["commands"] = {
+            "provider_tables_mix": command([PUBLISHED / "provider_tables_mix.toml"]),
+            "published": command(sorted(PUBLISHED.glob("*.toml"))),
+        }
+    print(save("sweep", body).read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,104 @@
+"""Reading what a sweep left behind: `about.json` and the measures. Only what is complete gets through."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from endive.errors import ResultError
+from endive.report.measures import CURVE_COLUMNS, EXPERIMENT_COLUMNS, RUN_COLUMNS
+
+REMEDY = "run `endive sweep` again; what is finished is kept"
+
+
+class FamilyAbout(BaseModel):
+    """What was asked for: one family of experiments."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    title: str
+    description: str
+    varied: tuple[str, ...]
+    """Configuration keys that differ within the family, the load's among them or not."""
+    load_key: str | None
+    """The key that sets the load. None: the load is the same everywhere, or is not varied on its own."""
+    load_unit: str
+    seeds: tuple[int, ...] = ()
+    """Empty: those of the sweep."""
+    base: str
+    sweep: str
+    source: str
+
+
+class About(BaseModel):
+    """What was asked for: the sweep as a whole."""
+
+    model_config = ConfigDict(frozen=True)
+
+    title: str
+    version: str
+    created: str
+    seeds: tuple[int, ...]
+    success_target: float
+    families: tuple[FamilyAbout, ...]
+
+
+@dataclass(frozen=True)
+class Results:
+    """A sweep's results: what was asked for, and the measures as frames."""
+
+    about: About
+    runs: pd.DataFrame
+    experiments: pd.DataFrame
+    curves: pd.DataFrame
+
+
+def load(directory: Path) -> Results:
+    """Read the results in `directory`; what is missing, damaged or incomplete is named with its remedy."""
+    about = _load_about(directory / "about.json")
+    measures = directory / "measures"
+    return Results(
+        about=about,
+        runs=_load_frame(measures / "runs.parquet", RUN_COLUMNS),
+        experiments=_load_frame(measures / "experiments.parquet", EXPERIMENT_COLUMNS),
+        curves=_load_frame(measures / "curves.parquet", CURVE_COLUMNS),
+    )
+
+
+def _load_about(path: Path) -> About:
+    try:
+        return About.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise ResultError(str(path), "is not there", "name a directory that `endive sweep` has written") from None
+    except OSError as error:
+        raise ResultError(str(path), f"cannot be read ({error.strerror})", "see to its permissions") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ResultError(str(path), f"is not as expected: {place}: {first['msg']}", REMEDY) from error
+    except ValueError as error:
+        raise ResultError(str(path), f"is damaged ({error})", REMEDY) from error
+
+
+def _load_frame(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    """Read a Parquet file, or a directory of them as Spark writes it."""
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise ResultError(str(path), "is not there", REMEDY) from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ResultError(str(path), f"cannot be read ({_first_line(error)})", REMEDY) from error
+    missing = [name for name in columns if name not in table.column_names]
+    if missing:
+        raise ResultError(str(path), f"lacks the columns {', '.join(missing)}", REMEDY)
+    frame: pd.DataFrame = table.to_pandas()
+    return frame
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,32 @@
+"""One Spark session for all tests that want one; they run in one process, since a session takes seconds to start."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from endive.pipeline.session import spark_session
+
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # half the processor time of a short session
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+SPARK_LEAVES_ITS_SOCKETS = "ignore:unclosed <socket.socket.*:ResourceWarning"
+"""PySpark 4.1 reads results through sockets that it leaves to the garbage collector."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Give a session in local mode, with two cores and task attempts as everywhere."""
+    with spark_session("local[2]", settings=QUICK) as session:
+        yield session
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.filterwarnings(SPARK_LEAVES_ITS_SOCKETS))

@@ -1,0 +1,137 @@
+"""`endive sweep` as a user meets it: sizes, messages, interruptions, and going on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from endive.pipeline.plan import Plan
+from endive.pipeline.sweep import load_family
+from tests.pipeline.sweeps import expected_rows, rows_of, sweep_text
+from tests.surfaces.conftest import endive  # noqa: F401 - a fixture
+from tests.surfaces.files import CommandLine
+
+LAUNCH = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from endive.cli import main; sys.argv[0] = 'endive'; main()"
+)
+"""A test runner may have been started with Ctrl-C ignored; the command must not be."""
+
+LONG = sweep_text("[1, 2]", "[60, 70, 80, 90]").replace("300_000", "3_600_000")
+"""24 runs of a tenth of a second or more: time enough to interrupt."""
+
+
+def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", LAUNCH, *arguments]
+    return subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that `pid` has started, and those have."""
+    children = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if int(fields[1]) == pid:
+            children.append(int(path.parent.name))
+    return [*children, *(one for child in children for one in descendants(child))]
+
+
+def test_a_sweep_is_sized_before_it_starts(endive: CommandLine) -> None:  # noqa: F811
+    endive.write("family.toml", sweep_text())
+    outcome = endive("sweep", "family.toml", "--plan")
+    assert outcome.code == 0
+    assert outcome.out.startswith("6 experiments × 3 seeds = 18 runs; about 1 s")
+    assert not (endive.directory / "sweeps").exists()
+
+
+def test_several_files_are_one_sweep_and_shared_runs_are_told(endive: CommandLine) -> None:  # noqa: F811
+    endive.write("one.toml", sweep_text())
+    endive.write("two.toml", sweep_text(tables="[3, 5]"))
+    outcome = endive("sweep", "one.toml", "two.toml", "--plan")
+    assert "12 experiments × 3 seeds = 36 runs, 9 of them shared between families and run once" in outcome.out
+
+
+WRONG = {
+    ("sweep", "missing.toml"): "missing.toml: 1 fault\n  - cannot be read: No such file or directory",
+    ("sweep", "faulty.toml"): "catalog.num_tables: expected at least 1, but found -1",
+    ("sweep", "family.toml", "--master", "spork://x"): "not a master URL of Spark",
+    ("sweep", "family.toml", "--master", "spark://127.0.0.1:9"): "spark://127.0.0.1:9",
+    ("sweep", "family.toml", "--set", "catalog.num_tables=3"): "the sweep varies catalog.num_tables",
+    ("sweep", "family.toml", "--set", "catalog.num_table=3"): "did you mean 'num_tables'?",
+    ("sweep", "family.toml", "--out", "family.toml/out"): "family.toml/out",
+    ("report", "nowhere"): "nowhere",
+    ("report", "."): "holds no sweep",
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.items())
+def test_wrong_input_is_one_message(
+    endive: CommandLine,  # noqa: F811
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    endive.write("family.toml", sweep_text())
+    endive.write("faulty.toml", sweep_text(tables="[1, -1]"))
+
+    outcome = endive(*arguments)
+
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert "Traceback" not in outcome.err
+    assert not list(endive.directory.glob("**/measures"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path, kind: signal.Signals) -> None:
+    (tmp_path / "long.toml").write_text(LONG)
+    out = tmp_path / "out"
+    first = start(tmp_path, "sweep", "long.toml", "--out", "out")
+    try:
+        while not list(out.glob("runs/part-*")) and first.poll() is None:
+            time.sleep(0.05)
+        processes = descendants(first.pid)
+        os.kill(first.pid, kind)
+        _, said = first.communicate(timeout=60)
+    finally:
+        first.kill()
+    kept = {path.name for path in out.glob("runs/part-*")}
+    plan = Plan((load_family(str(tmp_path / "long.toml")),))
+
+    assert first.returncode == (130 if kind == signal.SIGINT else -9)
+    if kind == signal.SIGINT:
+        assert "the same command goes on from there" in said
+        assert "Traceback" not in said
+    assert 0 < len(rows_of(out)) < len(plan.runs)
+    assert not (out / "measures").exists()
+    deadline = time.monotonic() + 60
+    while any(is_running(pid) for pid in processes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in processes if is_running(pid)]
+
+    second = start(tmp_path, "sweep", "long.toml", "--out", "out")
+    _, said = second.communicate(timeout=300)
+
+    assert second.returncode == 0, said
+    assert "runs are done already" in said
+    assert kept <= {path.name for path in out.glob("runs/part-*")}
+    rows = [{key: value for key, value in row.items() if value is not None} for row in rows_of(out)]
+    assert rows == [{key: value for key, value in row.items() if value is not None} for row in expected_rows(plan)]
+    measured = pq.read_table(out / "measures" / "runs.parquet")
+    assert measured.num_rows == len(plan.runs)
+    assert (out / "report.html").stat().st_size > 100_000

@@ -1,0 +1,92 @@
+"""Plans: names of experiments, bins, what is shared."""
+
+import pytest
+
+from endive.errors import ConfigurationError
+from endive.pipeline.cost import run_seconds
+from endive.pipeline.plan import BIN_SECONDS, Plan, experiment_name
+from endive.pipeline.sweep import Family, parse_family
+from endive.sim.config import parse_configuration
+
+BASE = """
+[configuration.storage]
+provider = "s3"
+[configuration.transaction]
+inter_arrival = { distribution = "exponential", scale = 500 }
+"""
+
+
+def family(text: str, name: str = "some") -> Family:
+    return parse_family(text + BASE, f"{name}.toml")
+
+
+def plan_of(*texts: str) -> Plan:
+    return Plan(tuple(family(text, f"family_{number}") for number, text in enumerate(texts)))
+
+
+CONFIGURATION = '[storage]\nprovider = "s3"\n[transaction]\ninter_arrival = { scale = 500 }\n'
+
+
+def name(*overrides: str) -> str:
+    return experiment_name(parse_configuration(CONFIGURATION, "x.toml", overrides))
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["catalog.num_tables=2", "simulation.trim_start_ms=1000", "storage.profiles=measured", "transaction.retry=3"],
+)
+def test_a_changed_configuration_has_another_name(change: str) -> None:
+    assert name(change) != name()
+
+
+@pytest.mark.parametrize("change", ["simulation.seed=7", "experiment.label=other", "catalog.num_tables=1"])
+def test_what_changes_no_figure_does_not_change_the_name(change: str) -> None:
+    assert name(change) == name()
+
+
+def test_runs_that_families_share_are_run_once() -> None:
+    plan = plan_of('[grid]\n"catalog.num_tables" = [1, 2]', '[grid]\n"transaction.retry" = [10, 11]')
+    assert plan.asked == 20
+    assert len(plan.runs) == 15
+    assert len(set(plan.runs)) == 15
+
+
+def test_every_run_is_in_exactly_one_bin_the_heaviest_first() -> None:
+    plan = plan_of(
+        '[grid]\n"transaction.inter_arrival.scale" = [20, 50, 100, 1000, 5000]\n"catalog.num_tables" = [1, 9]'
+    )
+    bins = plan.bins(plan.runs, cores=2)
+
+    assert sorted(run for one in bins for run in one.runs) == sorted(plan.runs)
+    heaviest = [max(plan.seconds[experiment] for experiment, _ in one.runs) for one in bins]
+    assert heaviest == sorted(heaviest, reverse=True)
+    assert all(one.seconds < BIN_SECONDS[1] + heaviest[0] for one in bins)
+    assert all(one.seconds == pytest.approx(plan.cost(one.runs)) for one in bins)
+
+
+def test_what_is_done_is_not_planned_again() -> None:
+    plan = plan_of('[grid]\n"catalog.num_tables" = [1, 2]')
+    done = set(plan.runs[:3])
+    assert set(plan.remaining(done)) == set(plan.runs) - done
+    assert plan.bins([], 2) == []
+
+
+def test_higher_load_and_validation_cost_more() -> None:
+    def seconds(*overrides: str) -> float:
+        return run_seconds(parse_configuration(CONFIGURATION, "x.toml", overrides))
+
+    assert seconds("transaction.inter_arrival={ scale = 20 }") > 5 * seconds()
+    validating = "transaction.operation_types={ validated_overwrite = 1.0 }"
+    assert seconds(validating) > seconds("transaction.operation_types={ fast_append = 1.0 }")
+
+
+def test_families_that_cannot_go_together_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="two files are called 'some'"):
+        Plan((family(""), family("")))
+    with pytest.raises(ConfigurationError, match="must keep the same, but some keeps summaries"):
+        Plan((family(""), family('keep = "transactions"\n', "other")))
+
+
+def test_two_members_that_are_one_experiment_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="are one experiment"):
+        plan_of('[[list]]\n"transaction.retry" = 10\n[[list]]\n"catalog.num_tables" = 1')

@@ -1,0 +1,47 @@
+"""Results that several tests look at, and a browser to look at pages with."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from endive.report.families import Family, families_of
+from endive.report.load import Results, load
+from endive.report.page import write_report
+from tests.report.builder import BASELINE, CLOSED, PROVIDERS, Grid, write_results
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FAILING = Grid(PROVIDERS.name, PROVIDERS.values, PROVIDERS.title, failing=frozenset({(3, 2), (4, 1)}))
+"""The family of providers and tables, with two failed runs."""
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep over three families, one of them with two failed runs, with its page."""
+    path = write_results(tmp_path_factory.mktemp("sweep"), [FAILING, BASELINE, CLOSED])
+    write_report(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def results(directory: Path) -> Results:
+    return load(directory)
+
+
+@pytest.fixture(scope="session")
+def families(results: Results) -> tuple[Family, ...]:
+    return families_of(results)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium: the one that the machine has."""
+    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"no Chromium is installed: none of {', '.join(CHROMIUM)} is on the PATH")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
