@@ -113,8 +113,11 @@ class _Laws:
 
 @lru_cache(maxsize=1024)
 def _curve(table: QuantileTable) -> Floats:
-    """Return a table as the kernel reads it: of each piece its start and its rise."""
-    return np.array([table.starts, table.rises]).T.reshape(-1)
+    """Return a table as the kernel reads it: octaves outside in, in each its pieces, of each the lower half's start
+    and rise and the upper half's.
+    """
+    sides = np.array([table.starts, table.rises]).reshape(2, 2, table.OCTAVES, table.PIECES)
+    return sides[:, :, ::-1].transpose(2, 3, 1, 0).reshape(-1)
 
 
 def _instant_profile(latency_ms: float) -> Profile:
