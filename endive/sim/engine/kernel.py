@@ -110,7 +110,7 @@ def _record(numbers: str, **others: object) -> np.dtype[np.void]:
 
 
 CONFIG = _record(
-    "horizon writers tables tables_per_txn tables_written tracked granularity groups serializable appending "
+    "horizon bucket_shift writers tables tables_per_txn tables_written tracked granularity groups serializable appending "
     "entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
     "has_backoff backoff_before_read ml_append list_entry_bytes list_seal_bytes keeps_entries lists_per_partition "
@@ -138,14 +138,14 @@ CONFIG = _record(
 )
 
 SHARED = _record(
-    "seq next_txn next_arrival heap free rows log_length log_sealed log_checkpoint log_entries stuck",
+    "seq next_txn next_arrival heap bucket free rows log_length log_sealed log_checkpoint log_entries stuck",
     counters=(np.int64, (len(COUNTERS),)),
     bits=(np.uint64, (BLOCK,)),  # room to draw in
     places=(np.float64, (BLOCK,)),
 )
 
 TRANSACTION = _record(
-    "txn pc now due submit run op status reason attempt next must_prepare refreshing reading seq start_seq new_seq "
+    "txn pc now due following submit run op status reason attempt next must_prepare refreshing reading seq start_seq new_seq "
     "started before wait kind ticks_yes ticks_no landed seen_offset seen_sealed offset list applied delay lost "
     "drawn_storage drawn_catalog drawn_backoff drawn_conflict",
     key_storage=np.uint64,
@@ -155,6 +155,8 @@ TRANSACTION = _record(
     spent=(np.int64, (6,)),
     made=(np.int64, (4,)),  # manifest lists read and written, manifest files read and written
 )
+
+EVENT = _record("time txn slot")
 
 # Why `advance` returned.
 REACHED, POOL_FULL, ROWS_FULL, STUCK = np.arange(4)
@@ -193,8 +195,9 @@ def _borrowed(typingctx: Any, array: Any) -> Any:
 
 entry = njit(cache=True, nogil=True)
 """For what Python calls. The rest is compiled into it, and needs neither wrappers nor a cache of its own."""
-inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 inlined = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+apart = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=False)
+"""For what is rare, or long. Said outright: what does not say so inherits `forceinline` from the function that calls it."""
 
 
 # Random numbers and latencies.
@@ -208,7 +211,7 @@ def mix(z):
     return z ^ (z >> S31)
 
 
-@inner
+@inlined
 def child(root, number):
     """`Stream.child`: the key of a transaction's own stream."""
     return mix(root ^ mix((np.uint64(number) + ONE) * GOLDEN))
@@ -265,17 +268,18 @@ def sample(c, curves, law, scale, key, number):
     return max(np.int64(np.floor(min(value, LONGEST))), c.law_floor[law])
 
 
-@inner
+@apart
 def sum_of(g, curves, begins, scale, floor, key, drawn, count):
     """Return the sum of `count` latencies of a law without extremes.
 
     Three short loops over a block of draws are twice as fast as a long one: each suits the processor's vectors.
     """
-    total, at_least = np.uint64(0), np.float64(floor)
+    total, at_least, counter = np.uint64(0), np.float64(floor), key + np.uint64(drawn) * GOLDEN
     for first in range(0, count, BLOCK):
         width = min(BLOCK, count - first)
         for i in range(width):
-            g.bits[i] = draw(key, drawn + 1 + first + i)
+            counter += GOLDEN
+            g.bits[i] = mix(counter) >> S11
         for i in range(width):
             bits = g.bits[i]
             tail = tail_at(bits)
@@ -287,7 +291,7 @@ def sum_of(g, curves, begins, scale, floor, key, drawn, count):
     return np.int64(total - np.uint64(count) * WHOLE_BITS)
 
 
-@inner
+@inlined
 def total_of(c, g, curves, law, scale, key, drawn, count, batch):
     """Return the sum of `count` latencies, in batches that cost their maximum."""
     if batch == 1 and count >= FEW and scale * c.law_highest[law] < MODERATE:
@@ -372,7 +376,7 @@ def batch_of(c, kind):
     return c.max_parallel if kind == HISTORY_READ or kind == FILE_READ or kind == FILE_WRITE else ONCE
 
 
-@inner
+@inlined
 def pay_kind(c, g, t, d, curves, kind, count, purpose):
     """Make `count` requests of one kind. False: cut at the horizon, after those that were completed before it."""
     batch, scale = batch_of(c, kind), request_scale(c, d, kind)
@@ -437,7 +441,7 @@ def is_taken(taken, begin, count, index):
     return False
 
 
-@inner
+@apart
 def pick(sums, weights, total, taken, begin, count, bits):
     """`selectors._pick`: the thing at that probability among those not taken."""
     u = unit(bits)
@@ -465,7 +469,7 @@ def pick(sums, weights, total, taken, begin, count, bits):
     return last
 
 
-@inner
+@apart
 def choose_tables(c, t, d, odds):
     """Pick the tables, ascending, and mark the first ones picked as written."""
     key = child(c.roots[R_TABLES], t.txn)
@@ -480,7 +484,7 @@ def choose_tables(c, t, d, odds):
         d[at], d[c.d_written + at] = table, flag
 
 
-@inner
+@apart
 def choose_partitions(c, t, d, odds, topology):
     """Pick the partitions of each table; those picked first are written, and are kept ascending."""
     key, drawn = child(c.roots[R_PARTITIONS], t.txn), 0
@@ -498,7 +502,7 @@ def choose_partitions(c, t, d, odds, topology):
             d[at] = part
 
 
-@inner
+@inlined
 def begin(c, t, d, odds, topology, curves, txn, submit):
     """Make a transaction: `Workload.transaction`."""
     t.txn, t.now, t.submit, t.pc = txn, submit, submit, START
@@ -538,7 +542,7 @@ def parts_touched(c, d, state, topology, j, first, end, seq):
     return False
 
 
-@inner
+@inlined
 def changed_since(c, d, state, topology, seq):
     """`has_write_overlap`, against the state as it is now: was anything watched touched after `seq`?"""
     for j in range(c.tables_per_txn):
@@ -553,7 +557,7 @@ def changed_since(c, d, state, topology, seq):
     return False
 
 
-@inner
+@inlined
 def conflicts(c, d, state, topology, seq):
     """`CatalogState.conflicts`: may a proposal built on snapshot `seq` not be installed?"""
     for j in range(c.tables_per_txn):
@@ -591,7 +595,7 @@ def install(c, g, d, state, topology):
                 state[c.at_part_version + part] += 1
 
 
-@inner
+@inlined
 def note_versions(c, d, state, topology, into):
     """Remember the versions of the transaction's tables and partitions, as of now."""
     for j in range(c.tables_per_txn):
@@ -601,7 +605,7 @@ def note_versions(c, d, state, topology, into):
             d[at] = state[c.at_part_version + part_at(c, d, topology, j, p)]
 
 
-@inner
+@inlined
 def snapshots_behind(c, g, d, state, topology, old_seq, old):
     """`snapshots_behind`, from the versions noted at `old` to now."""
     if c.behind == 0:
@@ -619,7 +623,7 @@ def snapshots_behind(c, g, d, state, topology, old_seq, old):
     return total
 
 
-@inner
+@apart
 def list_number(c, d, topology, index):
     """Return the number of the transaction's manifest list `index`; -1 if it has not that many."""
     for j in range(c.tables_per_txn):
@@ -635,7 +639,7 @@ def list_number(c, d, topology, index):
     return np.int64(-1)
 
 
-@inner
+@apart
 def note_lists(c, d, state, topology):
     """Remember the length and seal of each manifest list, as of now."""
     for index in range(c.lists):
@@ -675,7 +679,7 @@ def request(c, t, d, state, topology, curves):
     return schedule(t, np.int64(min(t.ticks_yes, t.ticks_no) * c.decision[store]), COND_DECIDE)
 
 
-@inner
+@apart
 def append_to_log(c, g, t, d, state, topology):
     """`AppendCatalog._land`."""
     yes = g.log_sealed == 0 and g.log_length == t.offset
@@ -697,7 +701,7 @@ def append_to_log(c, g, t, d, state, topology):
     return yes
 
 
-@inner
+@apart
 def compact(g):
     """`AppendCatalog._checkpoint`."""
     if g.log_sealed == 0:
@@ -707,7 +711,7 @@ def compact(g):
     return True
 
 
-@inner
+@apart
 def append_to_list(c, t, d, state, topology):
     """`Requests._land`."""
     number = list_number(c, d, topology, t.list)
@@ -723,9 +727,9 @@ def append_to_list(c, t, d, state, topology):
 
 @inlined
 def decide(c, g, t, d, state, topology):
-    """A conditional request has reached the store."""
-    t.spent[S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT] += t.wait
-    travel = t.wait
+    """A conditional request has reached the store. The way back is private, unless something shared is at its end."""
+    travel, purpose = t.wait, S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT
+    t.spent[purpose] += travel
     if t.kind == CAS:
         yes = not conflicts(c, d, state, topology, t.seq)
         if yes:
@@ -737,12 +741,11 @@ def decide(c, g, t, d, state, topology):
     else:
         yes = append_to_list(c, t, d, state, topology)
     state[object_of(c, t, d, topology)] -= 1
-    t.landed = 1 if yes else 0
+    t.landed, t.wait = 1 if yes else 0, 0
     rest = (t.ticks_yes if yes else t.ticks_no) - travel
-    if rest > 0:
+    if rest > 0 and t.kind == LOG_APPEND:  # the log is looked at when the answer comes
         return schedule(t, rest, COND_LAND)
-    t.wait = 0
-    return COND_LAND
+    return COND_LAND if rest <= 0 or spend(c, t, rest, purpose) else WAITING
 
 
 @inlined
@@ -790,7 +793,7 @@ def read_log(c, g, t, curves, purpose, pc):
 # ML+: manifest lists that grow by appends.
 
 
-@inner
+@apart
 def rewrite_list(c, g, t, d, curves):
     """A sealed manifest list is read and written anew; whether that counts is decided when the write lands."""
     size = list_size(c, d)
@@ -803,7 +806,7 @@ def rewrite_list(c, g, t, d, curves):
     return schedule(t, ticks, LIST_RENEWED)
 
 
-@inner
+@apart
 def list_renewed(c, g, t, d, state, topology):
     """The rewritten list has landed: it counts if no other writer was first."""
     t.spent[S_ATTEMPT] += t.wait
@@ -820,7 +823,7 @@ def list_renewed(c, g, t, d, state, topology):
     return LIST_TRY
 
 
-@inner
+@apart
 def try_list(c, g, t, d, topology, curves):
     """`Requests._append_entry`: append at the offset last seen, or rewrite a list known to be sealed."""
     if t.list == c.lists or list_number(c, d, topology, t.list) < 0:
@@ -876,7 +879,7 @@ def is_real(c, t):
     return unit(draw(t.key_conflict, t.drawn_conflict)) < c.probability
 
 
-@inner
+@apart
 def resolve(c, g, t, d, curves):
     """`_resolve_real_conflict`: abort, merge or restart. False: cut."""
     if c.real_action == 0:
@@ -980,7 +983,7 @@ def learned(c, t):
     return DONE if last else ATTEMPT_TOP
 
 
-@inner
+@apart
 def prepare_lists(c, g, t, d, state, topology, curves, pc):
     """`_prepare` under ML+: what is known of the lists is what they were when they were read."""
     which = FIRST if t.attempt == 0 else RETRY
@@ -1104,43 +1107,69 @@ def run_steps(c, g, t, d, state, topology, curves, backoff, pc, now):
     return pc
 
 
-# Events.
+# Events: those of the present bucket of time in a heap, by time and transaction, later ones in a list for each bucket.
+# Thousands of transactions are at work for minutes; the heap holds only the few that are due now.
 
 
-@inner
-def push(heap, size, time, order, slot):
-    """Add an event."""
-    at = size
+@inlined
+def precedes(heap, one, time, txn):
+    """Whether an entry comes before that time and transaction. No branch: which way it goes cannot be foretold."""
+    return (heap[one].time < time) | ((heap[one].time == time) & (heap[one].txn < txn))
+
+
+@inlined
+def push(heap, at, time, txn, slot):
+    """Enter an event at the empty place `at`, or above it."""
     while at > 0:
         up = (at - 1) >> 1
-        if heap[up, 0] < time or (heap[up, 0] == time and heap[up, 1] < order):
+        if precedes(heap, up, time, txn):
             break
-        heap[at, 0], heap[at, 1], heap[at, 2] = heap[up, 0], heap[up, 1], heap[up, 2]
+        heap[at] = heap[up]
         at = up
-    heap[at, 0], heap[at, 1], heap[at, 2] = time, order, slot
+    heap[at].time, heap[at].txn, heap[at].slot = time, txn, slot
 
 
-@inner
+@inlined
 def pop(heap, size):
-    """Remove the first entry of `size`; the caller has read it."""
-    last = size - 1
-    time, order, slot = heap[last, 0], heap[last, 1], heap[last, 2]
-    at, down = 0, 1
-    while down < last:
-        right = down + 1
-        if right < last and (
-            heap[right, 0] < heap[down, 0] or (heap[right, 0] == heap[down, 0] and heap[right, 1] < heap[down, 1])
-        ):
-            down = right
-        if time < heap[down, 0] or (time == heap[down, 0] and order < heap[down, 1]):
-            break
-        heap[at, 0], heap[at, 1], heap[at, 2] = heap[down, 0], heap[down, 1], heap[down, 2]
+    """Remove the first entry of `size`; the caller has read it.
+
+    The gap moves down to the last level, and the last entry goes there: it belongs low, so it hardly rises.
+    """
+    last, at, down = size - 1, 0, 1
+    while down + 1 < last:
+        down += precedes(heap, down + 1, heap[down].time, heap[down].txn)
+        heap[at] = heap[down]
+        at, down = down, 2 * down + 1
+    if down < last:
+        heap[at] = heap[down]
         at = down
-        down = 2 * at + 1
-    heap[at, 0], heap[at, 1], heap[at, 2] = time, order, slot
+    push(heap, at, heap[last].time, heap[last].txn, heap[last].slot)
 
 
-@inner
+@inlined
+def enter(c, g, t, s, heap, calendar):
+    """Enter the transaction's event: in the heap if it is due in the present bucket, else in the bucket it is due in."""
+    bucket = t.due >> c.bucket_shift
+    if bucket <= g.bucket:
+        push(heap, g.heap, t.due, t.txn, s)
+        g.heap += 1
+    else:
+        t.following, calendar[bucket] = calendar[bucket], s
+
+
+@inlined
+def turn_pages(c, g, heap, pool, calendar):
+    """Move on to the first bucket that has an event, but not past the next arrival."""
+    while g.heap == 0 and g.bucket + 1 < calendar.shape[0] and (g.bucket + 1) << c.bucket_shift <= g.next_arrival:
+        g.bucket += 1
+        s = calendar[g.bucket]
+        while s >= 0:
+            push(heap, g.heap, pool[s].due, pool[s].txn, s)
+            g.heap += 1
+            s = pool[s].following
+
+
+@inlined
 def record(t, row):
     """Write the transaction's row: `Transaction.result`."""
     total = total_spent(t)
@@ -1162,11 +1191,11 @@ def next_arrival(c, curves, txn, after):
 
 
 @entry
-def advance(config, shared, heap, pool, details, free, state, topology, odds, curves, backoff, rows, until):
+def advance(config, shared, heap, calendar, pool, details, free, state, topology, odds, curves, backoff, rows, until):
     """Run until the next event would be at `until` or later, or until there is no room; return why."""
     c, g, heap, pool, details = config[0], shared[0], _borrowed(heap), _borrowed(pool), _borrowed(details)
     free, state, rows, backoff = _borrowed(free), _borrowed(state), _borrowed(rows), _borrowed(backoff)
-    topology, odds, curves = _borrowed(topology), _borrowed(odds), _borrowed(curves)
+    topology, odds, curves, calendar = _borrowed(topology), _borrowed(odds), _borrowed(curves), _borrowed(calendar)
     while True:
         if g.free == 0:
             return POOL_FULL
@@ -1174,9 +1203,9 @@ def advance(config, shared, heap, pool, details, free, state, topology, odds, cu
             return ROWS_FULL
         if g.stuck == 1:
             return STUCK
-        arrives = g.heap == 0 or g.next_arrival < heap[0, 0]
-        arrives = arrives or (g.next_arrival == heap[0, 0] and g.next_txn < heap[0, 1])
-        now = g.next_arrival if arrives else heap[0, 0]
+        turn_pages(c, g, heap, pool, calendar)
+        arrives = g.heap == 0 or not precedes(heap, ZERO, g.next_arrival, g.next_txn)
+        now = g.next_arrival if arrives else heap[0].time
         if now >= until:
             return REACHED
         if arrives:
@@ -1187,7 +1216,7 @@ def advance(config, shared, heap, pool, details, free, state, topology, odds, cu
             g.next_txn += 1
             g.next_arrival = next_arrival(c, curves, g.next_txn, now)
         else:
-            s = heap[0, 2]
+            s = heap[0].slot
             t, d = pool[s], details[s]
             pop(heap, g.heap)
             g.heap -= 1
@@ -1210,8 +1239,7 @@ def advance(config, shared, heap, pool, details, free, state, topology, odds, cu
                 think = sample(c, curves, THINK, c.law_scale[THINK], child(c.roots[R_THINK], t.txn), ONCE)
                 schedule(t, think, START)
         if t.due < c.horizon:
-            push(heap, g.heap, t.due, t.txn, s)
-            g.heap += 1
+            enter(c, g, t, s, heap, calendar)
 
 
 @entry

@@ -26,6 +26,9 @@ STREAMS = (
 )  # fmt: skip
 """In the order of the kernel's R_ constants."""
 
+BUCKET_BITS = 16
+"""A run is divided into at most 2**16 buckets of time: a few dozen events each in the busiest runs, soon skipped in a quiet one."""
+
 GRANULARITIES = {"catalog": 0, "table": 1, "partition": 2}
 REAL_ACTIONS = {"abort": 0, "merge": 1, "restart": 2}
 
@@ -45,6 +48,8 @@ class Model(NamedTuple):
     """Milliseconds before each retry, without jitter."""
     state_size: int
     detail_size: int
+    buckets: int
+    """Parts of the run that events are sorted by."""
 
 
 def compile_model(settings: Settings, seed: int) -> Model:
@@ -71,7 +76,8 @@ def compile_model(settings: Settings, seed: int) -> Model:
     record = np.zeros(1, kernel.CONFIG)
     for name in kernel.CONFIG.names or ():
         record[name] = numbers[name]
-    return Model(record, laws.curves(), odds, topology, np.array(waits, np.float64), *sizes)
+    buckets = (numbers["horizon"] >> numbers["bucket_shift"]) + 1
+    return Model(record, laws.curves(), odds, topology, np.array(waits, np.float64), *sizes, buckets)
 
 
 class _Law(NamedTuple):
@@ -154,10 +160,11 @@ def _laws(tables: Profile, config: SimulationConfig, options: CommitOptions, cat
 
 
 def _run_numbers(settings: Settings, config: SimulationConfig, seed: int) -> dict[str, Any]:
-    workload = config.workload.config
+    workload, horizon = config.workload.config, to_ticks(config.duration_ms)
     weights = (workload.fast_append_weight, workload.merge_append_weight, workload.validated_overwrite_weight)
     return {
-        "horizon": to_ticks(config.duration_ms),
+        "horizon": horizon,
+        "bucket_shift": max(0, horizon.bit_length() - BUCKET_BITS),
         "roots": [stream(seed, name).key for name in STREAMS],
         "mix": _mix(weights),
         "writers": workload.closed.writers if workload.closed else 0,

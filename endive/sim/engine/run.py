@@ -36,7 +36,9 @@ class _World:
 
     shared: npt.NDArray[np.void]
     pool: npt.NDArray[np.void]
-    heap: Ints
+    heap: npt.NDArray[np.void]
+    calendar: Ints
+    """First transaction of each bucket of time; -1: none."""
     details: Ints
     free: Ints
     state: Ints
@@ -48,7 +50,8 @@ class _World:
         world = cls(
             shared=np.zeros(1, kernel.SHARED),
             pool=_pool(room),
-            heap=np.zeros((room, 3), np.int64),
+            heap=np.zeros(room, kernel.EVENT),
+            calendar=np.full(model.buckets, -1),
             details=np.zeros((room, model.detail_size), np.int64),
             free=np.arange(room, dtype=np.int64)[::-1].copy(),
             state=np.zeros(model.state_size, np.int64),
@@ -62,7 +65,8 @@ class _World:
         """Double the room for transactions in flight."""
         room, free = len(self.pool), int(self.shared["free"][0])
         self.pool = np.concatenate([self.pool, _pool(room)])
-        self.heap, self.details, self.free = _doubled(self.heap), _doubled(self.details), _doubled(self.free)
+        self.heap = np.concatenate([self.heap, np.zeros_like(self.heap)])
+        self.details, self.free = _doubled(self.details), _doubled(self.free)
         self.free[free : free + room] = np.arange(room, 2 * room)[::-1]
         self.shared["free"] = free + room
 
@@ -166,7 +170,7 @@ def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
 def _advance(model: Model, world: _World, until: int) -> None:
     fixed = (model.topology, model.odds, model.curves, model.backoff)
     while True:
-        changing = (world.shared, world.heap, world.pool, world.details, world.free, world.state)
+        changing = (world.shared, world.heap, world.calendar, world.pool, world.details, world.free, world.state)
         code = kernel.advance(model.config, *changing, *fixed, world.rows, until)
         if code == kernel.REACHED:
             return
