@@ -24,6 +24,7 @@ All compiled code is in this one file, because Numba's cache looks at the file o
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
@@ -39,6 +40,7 @@ WHOLE_NUMBERS, WHOLE_BITS = 2.0**52, np.uint64((1023 + 52) << 52)  # from there 
 TICKS_PER_MS = 1_000_000
 BYTES_PER_MIB = 1024 * 1024
 APPENDS_MAX = 1_000
+LINE_BYTES = 64  # what a processor's cache fetches at once
 LONGEST = 2.0**53  # ticks: what `endive.sim.latency.TICKS_MAX` says
 MODERATE = 2.0**40  # ticks: a law that stays below can be summed without looking
 HUGE = np.int64(1 << 55)  # more than any horizon
@@ -130,7 +132,10 @@ CONFIG = _record(
     law_per_mib=(np.float64, (LAWS,)),
     law_sized=(np.int64, (LAWS,)),
     law_highest=(np.float64, (LAWS,)),  # the highest value of its curve
+    law_fixed=(np.int64, (LAWS,)),  # ticks, if every draw gives the same; else -1
     costs=(np.int64, (3, 8, 8)),  # operation, which, request kind
+    due=(np.int64, (3, 8, 8)),  # operation, which: the kinds that occur, ascending
+    due_count=(np.int64, (3, 8)),
     has_beside=(np.int64, (3,)),
     decision=(np.float64, (2,)),  # of the catalog's store, of the tables'
     per_writer=(np.float64, (2,)),
@@ -145,7 +150,7 @@ SHARED = _record(
 )
 
 TRANSACTION = _record(
-    "txn pc now due following submit run op status reason attempt next must_prepare refreshing reading seq start_seq new_seq "
+    "txn pc now due submit run op status reason attempt next must_prepare refreshing reading seq start_seq new_seq "
     "started before wait kind ticks_yes ticks_no landed seen_offset seen_sealed offset list applied delay lost "
     "drawn_storage drawn_catalog drawn_backoff drawn_conflict",
     key_storage=np.uint64,
@@ -153,7 +158,7 @@ TRANSACTION = _record(
     key_backoff=np.uint64,
     key_conflict=np.uint64,
     spent=(np.int64, (6,)),
-    made=(np.int64, (4,)),  # manifest lists read and written, manifest files read and written
+    made=(np.int64, (8,)),  # completed requests of each kind
 )
 
 EVENT = _record("time txn slot")
@@ -191,6 +196,26 @@ def _borrowed(typingctx: Any, array: Any) -> Any:
         return view._getvalue()
 
     return array(array), codegen
+
+
+@intrinsic
+def _fetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """Have the processor fetch a row that will soon be needed. One that was idle for long has left the caches."""
+    size_bytes = getattr(array.dtype, "size", LINE_BYTES)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        offset = builder.mul(args[1], builder.extract_value(view.strides, 0))
+        address = builder.bitcast(view.data, ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [address.type] + [ir.IntType(32)] * 3)
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", (address.type,), kind)
+        to_write, keep, data = (ir.Constant(ir.IntType(32), number) for number in (1, 3, 1))
+        for line in range(0, size_bytes, LINE_BYTES):
+            place = builder.gep(address, [builder.add(offset, ir.Constant(offset.type, line))])
+            builder.call(prefetch, [place, to_write, keep, data])
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64), codegen
 
 
 entry = njit(cache=True, nogil=True)
@@ -264,6 +289,8 @@ def value_at(curves, begins, bits):
 @inlined
 def sample(c, curves, law, scale, key, number):
     """Draw one latency."""
+    if c.law_fixed[law] >= 0:
+        return c.law_fixed[law]
     value = value_at(curves, c.law_table[law], draw(key, number)) * scale + 0.5
     return max(np.int64(np.floor(min(value, LONGEST))), c.law_floor[law])
 
@@ -296,6 +323,8 @@ def total_of(c, g, curves, law, scale, key, drawn, count, batch):
     """Return the sum of `count` latencies, in batches that cost their maximum."""
     if batch == 1 and count >= FEW and scale * c.law_highest[law] < MODERATE:
         return sum_of(g, curves, c.law_table[law], scale, c.law_floor[law], key, drawn, count)
+    if count == 1:
+        return sample(c, curves, law, scale, key, drawn + 1)
     total = np.int64(0)
     for first in range(0, count, batch):
         longest = np.int64(0)
@@ -337,16 +366,9 @@ def schedule(t, ticks, pc):
 
 @inlined
 def tally(g, t, kind, count):
-    """Count completed requests, in the run's counters and in the transaction's row."""
+    """Count completed requests, in the run's counters and in the transaction's."""
     g.counters[kind] += count
-    if kind == LIST_READ or kind == HISTORY_READ:
-        t.made[0] += count
-    elif kind == LIST_WRITE:
-        t.made[1] += count
-    elif kind == FILE_READ:
-        t.made[2] += count
-    elif kind == FILE_WRITE:
-        t.made[3] += count
+    t.made[kind] += count
 
 
 @inlined
@@ -365,9 +387,8 @@ def list_size(c, d):
 @inlined
 def request_scale(c, d, kind):
     """Return the scale of a request's law; a manifest list may have grown."""
-    if kind == LIST_READ or kind == LIST_WRITE or kind == HISTORY_READ:
-        return scale_for(c, kind, list_size(c, d))
-    return c.law_scale[kind]
+    grows = kind == LIST_READ or kind == LIST_WRITE or kind == HISTORY_READ
+    return scale_for(c, kind, list_size(c, d)) if c.list_growth > 0 and grows else c.law_scale[kind]
 
 
 @inlined
@@ -398,9 +419,11 @@ def pay_kind(c, g, t, d, curves, kind, count, purpose):
 @inlined
 def pay(c, g, t, d, curves, which, first_kind, end_kind):
     """`Requests.make` of one of the attempt's costs, for the kinds from `first_kind` to before `end_kind`."""
-    for kind in range(first_kind, end_kind):
-        count = c.costs[t.op, which, kind]
-        if count > 0 and not pay_kind(c, g, t, d, curves, kind, count, S_ATTEMPT):
+    for i in range(c.due_count[t.op, which]):
+        kind = c.due[t.op, which, i]
+        if kind < first_kind or kind >= end_kind:
+            continue
+        if not pay_kind(c, g, t, d, curves, kind, c.costs[t.op, which, kind], S_ATTEMPT):
             return False
     return True
 
@@ -510,8 +533,8 @@ def begin(c, t, d, odds, topology, curves, txn, submit):
     t.drawn_storage, t.drawn_catalog, t.drawn_backoff, t.drawn_conflict = 0, 0, 0, 0
     for i in range(6):
         t.spent[i] = 0
-    for i in range(4):
-        t.made[i] = 0
+    for kind in range(8):
+        t.made[kind] = 0
     t.key_storage, t.key_catalog = child(c.roots[R_STORAGE], txn), child(c.roots[R_CATALOG], txn)
     t.key_backoff, t.key_conflict = child(c.roots[R_BACKOFF], txn), child(c.roots[R_CONFLICT], txn)
     t.run = sample(c, curves, RUNTIME, c.law_scale[RUNTIME], child(c.roots[R_RUNTIME], txn), ONCE)
@@ -856,7 +879,8 @@ def learn(c, g, t, d, state, topology, curves):
     t.must_prepare = 0
     if not overlap:
         return True
-    for kind in range(8):
+    for i in range(c.due_count[t.op, PER_SNAPSHOT]):
+        kind = c.due[t.op, PER_SNAPSHOT, i]
         count = c.costs[t.op, PER_SNAPSHOT, kind] * missed
         count += np.int64(c.costs[t.op, PER_CONCURRENT, kind] * (missed * c.concurrent_manifests))
         if count > 0 and not pay_kind(c, g, t, d, curves, kind, count, S_CONFLICT):
@@ -1147,26 +1171,29 @@ def pop(heap, size):
 
 
 @inlined
-def enter(c, g, t, s, heap, calendar):
+def enter(c, g, t, s, heap, calendar, later):
     """Enter the transaction's event: in the heap if it is due in the present bucket, else in the bucket it is due in."""
     bucket = t.due >> c.bucket_shift
     if bucket <= g.bucket:
         push(heap, g.heap, t.due, t.txn, s)
         g.heap += 1
     else:
-        t.following, calendar[bucket] = calendar[bucket], s
+        later[s].time, later[s].txn, later[s].slot = t.due, t.txn, calendar[bucket]
+        calendar[bucket] = s
 
 
 @inlined
-def turn_pages(c, g, heap, pool, calendar):
+def turn_pages(c, g, heap, calendar, later, pool, details):
     """Move on to the first bucket that has an event, but not past the next arrival."""
     while g.heap == 0 and g.bucket + 1 < calendar.shape[0] and (g.bucket + 1) << c.bucket_shift <= g.next_arrival:
         g.bucket += 1
         s = calendar[g.bucket]
         while s >= 0:
-            push(heap, g.heap, pool[s].due, pool[s].txn, s)
+            _fetch(pool, s)
+            _fetch(details, s)
+            push(heap, g.heap, later[s].time, later[s].txn, s)
             g.heap += 1
-            s = pool[s].following
+            s = later[s].slot
 
 
 @inlined
@@ -1177,8 +1204,8 @@ def record(t, row):
     row[3] = t.submit + total if t.status == COMMITTED else -TICKS_PER_MS
     row[4] = 0 if t.status == EXECUTING else total - t.before - t.spent[S_RUN]
     row[5], row[6], row[7], row[8], row[9] = total, t.attempt, t.status, t.op, t.reason
-    for i in range(4):
-        row[10 + i] = t.made[i]
+    row[10], row[11] = t.made[LIST_READ] + t.made[HISTORY_READ], t.made[LIST_WRITE]
+    row[12], row[13] = t.made[FILE_READ], t.made[FILE_WRITE]
     row[14], row[15], row[16], row[17] = t.spent[S_READ], t.spent[S_ATTEMPT], t.spent[S_CONFLICT], t.spent[S_COMMIT]
 
 
@@ -1191,11 +1218,12 @@ def next_arrival(c, curves, txn, after):
 
 
 @entry
-def advance(config, shared, heap, calendar, pool, details, free, state, topology, odds, curves, backoff, rows, until):
+def advance(config, shared, heap, calendar, later, pool, details, free, state, topology, odds, curves, backoff, rows, until):
     """Run until the next event would be at `until` or later, or until there is no room; return why."""
     c, g, heap, pool, details = config[0], shared[0], _borrowed(heap), _borrowed(pool), _borrowed(details)
     free, state, rows, backoff = _borrowed(free), _borrowed(state), _borrowed(rows), _borrowed(backoff)
     topology, odds, curves, calendar = _borrowed(topology), _borrowed(odds), _borrowed(curves), _borrowed(calendar)
+    later = _borrowed(later)
     while True:
         if g.free == 0:
             return POOL_FULL
@@ -1203,7 +1231,7 @@ def advance(config, shared, heap, calendar, pool, details, free, state, topology
             return ROWS_FULL
         if g.stuck == 1:
             return STUCK
-        turn_pages(c, g, heap, pool, calendar)
+        turn_pages(c, g, heap, calendar, later, pool, details)
         arrives = g.heap == 0 or not precedes(heap, ZERO, g.next_arrival, g.next_txn)
         now = g.next_arrival if arrives else heap[0].time
         if now >= until:
@@ -1239,7 +1267,7 @@ def advance(config, shared, heap, calendar, pool, details, free, state, topology
                 think = sample(c, curves, THINK, c.law_scale[THINK], child(c.roots[R_THINK], t.txn), ONCE)
                 schedule(t, think, START)
         if t.due < c.horizon:
-            enter(c, g, t, s, heap, calendar)
+            enter(c, g, t, s, heap, calendar, later)
 
 
 @entry

@@ -70,6 +70,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
         | laws.arrays()
     )
     numbers["costs"] = _costs(config, options, numbers["tables_written"])
+    numbers |= _due(numbers["costs"])
     numbers["has_beside"] = numbers["costs"][:, kernel.LEFT].sum(axis=1) > 0
     numbers["lists"] = _list_count(numbers, topology)
     sizes = _layout(numbers, topology)
@@ -114,6 +115,7 @@ class _Laws:
             "law_per_mib": [row.latency_per_mib_ms if row else 0.0 for row in sized],
             "law_sized": [1 if row else 0 for row in sized],
             "law_highest": [max(row.law.table.starts) for row in self.rows],
+            "law_fixed": [row.law.ticks_at(0.5) if isinstance(row.distribution, FixedLatency) else -1 for row in self.rows],
         }
 
 
@@ -246,6 +248,16 @@ def _costs(config: SimulationConfig, options: CommitOptions, written: int) -> In
         for which, cost in enumerate(paid):
             costs[operation, which] = [getattr(cost, name) for name in REQUEST_KINDS]
     return costs
+
+
+def _due(costs: Ints) -> dict[str, Any]:
+    """List the kinds that occur in each cost, so that the kernel need not look at the others.
+
+    What is due for each missed snapshot and for each concurrent manifest is paid kind by kind, so it has one list.
+    """
+    occurs = costs > 0
+    occurs[:, kernel.PER_SNAPSHOT] |= occurs[:, kernel.PER_CONCURRENT]
+    return {"due": np.argsort(~occurs, axis=2, kind="stable"), "due_count": occurs.sum(axis=2)}
 
 
 def _topology(settings: Settings, config: SimulationConfig) -> tuple[Ints, Floats]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ WORDS = {"status": STATUSES, "operation_type": OPERATION_TYPES, "abort_reason": 
 STEPS = 100
 """Between two of so many parts of the run Python has a say: rows are taken, progress is told, Ctrl-C is heard."""
 
+Array = TypeVar("Array", Ints, npt.NDArray[np.void])
+
 Taker = Callable[[Ints], None]
 """Takes rows of finished transactions; they are overwritten when it returns."""
 
@@ -39,6 +41,8 @@ class _World:
     heap: npt.NDArray[np.void]
     calendar: Ints
     """First transaction of each bucket of time; -1: none."""
+    later: npt.NDArray[np.void]
+    """Of each transaction that waits in a bucket its event, and the next transaction of the bucket."""
     details: Ints
     free: Ints
     state: Ints
@@ -52,6 +56,7 @@ class _World:
             pool=_pool(room),
             heap=np.zeros(room, kernel.EVENT),
             calendar=np.full(model.buckets, -1),
+            later=np.zeros(room, kernel.EVENT),
             details=np.zeros((room, model.detail_size), np.int64),
             free=np.arange(room, dtype=np.int64)[::-1].copy(),
             state=np.zeros(model.state_size, np.int64),
@@ -65,7 +70,7 @@ class _World:
         """Double the room for transactions in flight."""
         room, free = len(self.pool), int(self.shared["free"][0])
         self.pool = np.concatenate([self.pool, _pool(room)])
-        self.heap = np.concatenate([self.heap, np.zeros_like(self.heap)])
+        self.heap, self.later = _doubled(self.heap), _doubled(self.later)
         self.details, self.free = _doubled(self.details), _doubled(self.free)
         self.free[free : free + room] = np.arange(room, 2 * room)[::-1]
         self.shared["free"] = free + room
@@ -88,7 +93,7 @@ def _pool(room: int) -> npt.NDArray[np.void]:
     return pool
 
 
-def _doubled(array: Ints) -> Ints:
+def _doubled(array: Array) -> Array:
     return np.concatenate([array, np.zeros_like(array)])
 
 
@@ -170,7 +175,7 @@ def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
 def _advance(model: Model, world: _World, until: int) -> None:
     fixed = (model.topology, model.odds, model.curves, model.backoff)
     while True:
-        changing = (world.shared, world.heap, world.calendar, world.pool, world.details, world.free, world.state)
+        changing = (world.shared, world.heap, world.calendar, world.later, world.pool, world.details, world.free, world.state)
         code = kernel.advance(model.config, *changing, *fixed, world.rows, until)
         if code == kernel.REACHED:
             return
