@@ -16,7 +16,7 @@ steps have the names of the methods they stand for. Five things are handed aroun
 * `g`, what all share (a record of `SHARED`: the catalog's sequence number, the log, counters);
 * `t`, the transaction (a record of `TRANSACTION`), and `d`, its tables, partitions and versions, as integers;
 * `state`, the versions of tables and partitions, the lengths of manifest lists; `c.at_...` says where each begins;
-* `curves`, the quantile tables one after the other: of each piece its start and its rise.
+* `curves`, the quantile tables one after the other, as `model.curve_of` lays them out.
 
 All compiled code is in this one file, because Numba's cache looks at the file of the cached function only.
 """
@@ -112,8 +112,8 @@ def _record(numbers: str, **others: object) -> np.dtype[np.void]:
 
 
 CONFIG = _record(
-    "horizon bucket_shift writers tables tables_per_txn tables_written tracked granularity groups serializable appending "
-    "entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
+    "horizon bucket_shift writers tables tables_per_txn tables_written tracked granularity groups serializable "
+    "appending entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
     "has_backoff backoff_before_read ml_append list_entry_bytes list_seal_bytes keeps_entries lists_per_partition "
     "lists "
@@ -162,6 +162,7 @@ TRANSACTION = _record(
 )
 
 EVENT = _record("time txn slot")
+LATER = _record("time txn following")  # an event in a bucket, and whose is the next one there; -1: nobody's
 
 # Why `advance` returned.
 REACHED, POOL_FULL, ROWS_FULL, STUCK = np.arange(4)
@@ -222,7 +223,7 @@ entry = njit(cache=True, nogil=True)
 """For what Python calls. The rest is compiled into it, and needs neither wrappers nor a cache of its own."""
 inlined = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 apart = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=False)
-"""For what is rare, or long. Said outright: what does not say so inherits `forceinline` from the function that calls it."""
+"""For what is rare, or long. It has to say so: the option is else inherited from the function that calls it."""
 
 
 # Random numbers and latencies.
@@ -258,23 +259,23 @@ def unit(bits):
 def tail_at(bits):
     """Return twice the tail probability at a drawn integer: a float from 2**-39 to 1, as its bits.
 
-    Floats are put together from bits and taken apart again because the processor's vectors can do that; they have no
-    conversion between integers and floats. Nothing is rounded.
+    The float is put together from bits, not converted from an integer: most processors can do that with four numbers at
+    once. Nothing is rounded.
     """
-    fraction = _as_float(ONE_BITS | (bits & BELOW_HALF))  # 1 below a half, and 1 at a half, and twice as much beyond
-    end = _as_float(ONE_BITS + (bits & HALF))  # 1.0 in the lower half, 2.0 in the upper
-    return _as_bits(max(abs(fraction - end), TAIL_MIN))
+    within_half = _as_float(ONE_BITS | (bits & BELOW_HALF))  # 1.0 where the half begins, almost 2.0 where it ends
+    outer_end = _as_float(ONE_BITS + (bits & HALF))  # 1.0 for the lower half, 2.0 for the upper
+    return _as_bits(max(abs(within_half - outer_end), TAIL_MIN))
 
 
 @inlined
 def entry_at(tail, bits):
-    """Return where in its curve the piece begins: pieces come by exponent, leading six digits, half."""
+    """Return where in the curve its piece is: an octave is an exponent, and six binary digits number its pieces."""
     return ((tail >> S46) - LOWEST_PIECE) << S2 | (bits & HALF) >> S51
 
 
 @inlined
 def place_in_piece(tail):
-    """Return how far along the piece it is, from 0 to 1: the digits after the leading six."""
+    """Return how far along its piece it is, from 0 to 1: the digits after those six."""
     return _as_float(ONE_BITS | (tail & PIECE_MASK) << S6) - 1.0
 
 
@@ -299,7 +300,8 @@ def sample(c, curves, law, scale, key, number):
 def sum_of(g, curves, begins, scale, floor, key, drawn, count):
     """Return the sum of `count` latencies of a law without extremes.
 
-    Three short loops over a block of draws are twice as fast as a long one: each suits the processor's vectors.
+    Three short loops over a block of draws (hash, find the piece, look it up) are faster than one that does it all:
+    each is compiled to vector instructions.
     """
     total, at_least, counter = np.uint64(0), np.float64(floor), key + np.uint64(drawn) * GOLDEN
     for first in range(0, count, BLOCK):
@@ -314,14 +316,14 @@ def sum_of(g, curves, begins, scale, floor, key, drawn, count):
         for i in range(width):
             at = g.bits[i]
             value = (curves[at] + curves[at + ONE] * g.places[i]) * scale + 0.5
-            total += _as_bits(np.floor(max(value, at_least)) + WHOLE_NUMBERS)  # its last bits are the whole number
+            total += _as_bits(np.floor(max(value, at_least)) + WHOLE_NUMBERS)  # WHOLE_BITS plus the whole number
     return np.int64(total - np.uint64(count) * WHOLE_BITS)
 
 
 @inlined
 def total_of(c, g, curves, law, scale, key, drawn, count, batch):
     """Return the sum of `count` latencies, in batches that cost their maximum."""
-    if batch == 1 and count >= FEW and scale * c.law_highest[law] < MODERATE:
+    if batch == 1 and count >= FEW and max(scale * c.law_highest[law], c.law_floor[law]) < MODERATE:
         return sum_of(g, curves, c.law_table[law], scale, c.law_floor[law], key, drawn, count)
     if count == 1:
         return sample(c, curves, law, scale, key, drawn + 1)
@@ -1172,13 +1174,13 @@ def pop(heap, size):
 
 @inlined
 def enter(c, g, t, s, heap, calendar, later):
-    """Enter the transaction's event: in the heap if it is due in the present bucket, else in the bucket it is due in."""
+    """Enter the transaction's event: in the heap if it is due in the present bucket, else in its own bucket."""
     bucket = t.due >> c.bucket_shift
     if bucket <= g.bucket:
         push(heap, g.heap, t.due, t.txn, s)
         g.heap += 1
     else:
-        later[s].time, later[s].txn, later[s].slot = t.due, t.txn, calendar[bucket]
+        later[s].time, later[s].txn, later[s].following = t.due, t.txn, calendar[bucket]
         calendar[bucket] = s
 
 
@@ -1193,7 +1195,7 @@ def turn_pages(c, g, heap, calendar, later, pool, details):
             _fetch(details, s)
             push(heap, g.heap, later[s].time, later[s].txn, s)
             g.heap += 1
-            s = later[s].slot
+            s = later[s].following
 
 
 @inlined
@@ -1218,7 +1220,9 @@ def next_arrival(c, curves, txn, after):
 
 
 @entry
-def advance(config, shared, heap, calendar, later, pool, details, free, state, topology, odds, curves, backoff, rows, until):
+def advance(
+    config, shared, heap, calendar, later, pool, details, free, state, topology, odds, curves, backoff, rows, until
+):
     """Run until the next event would be at `until` or later, or until there is no room; return why."""
     c, g, heap, pool, details = config[0], shared[0], _borrowed(heap), _borrowed(pool), _borrowed(details)
     free, state, rows, backoff = _borrowed(free), _borrowed(state), _borrowed(rows), _borrowed(backoff)

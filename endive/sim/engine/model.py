@@ -27,7 +27,7 @@ STREAMS = (
 """In the order of the kernel's R_ constants."""
 
 BUCKET_BITS = 16
-"""A run is divided into at most 2**16 buckets of time: a few dozen events each in the busiest runs, soon skipped in a quiet one."""
+"""A run has at most 2**16 buckets of time: a few dozen events in each if it is busy, soon skipped if it is quiet."""
 
 GRANULARITIES = {"catalog": 0, "table": 1, "partition": 2}
 REAL_ACTIONS = {"abort": 0, "merge": 1, "restart": 2}
@@ -87,6 +87,11 @@ class _Law(NamedTuple):
     table: int
     """Number of its curve."""
 
+    @property
+    def fixed_ticks(self) -> int:
+        """What every draw gives; -1 if draws differ."""
+        return self.law.ticks_at(0.5) if isinstance(self.distribution, FixedLatency) else -1
+
 
 @dataclass
 class _Laws:
@@ -103,7 +108,7 @@ class _Laws:
         self.rows.append(_Law(sized, law, self.tables.index(law.table)))
 
     def curves(self) -> Floats:
-        return np.concatenate([_curve(table) for table in self.tables])
+        return np.concatenate([curve_of(table) for table in self.tables])
 
     def arrays(self) -> dict[str, list[float]]:
         sized = [row.distribution if isinstance(row.distribution, SizeBasedLatency) else None for row in self.rows]
@@ -115,15 +120,13 @@ class _Laws:
             "law_per_mib": [row.latency_per_mib_ms if row else 0.0 for row in sized],
             "law_sized": [1 if row else 0 for row in sized],
             "law_highest": [max(row.law.table.starts) for row in self.rows],
-            "law_fixed": [row.law.ticks_at(0.5) if isinstance(row.distribution, FixedLatency) else -1 for row in self.rows],
+            "law_fixed": [row.fixed_ticks for row in self.rows],
         }
 
 
 @lru_cache(maxsize=1024)
-def _curve(table: QuantileTable) -> Floats:
-    """Return a table as the kernel reads it: octaves outside in, in each its pieces, of each the lower half's start
-    and rise and the upper half's.
-    """
+def curve_of(table: QuantileTable) -> Floats:
+    """Return a table as the kernel reads it: from the tails inwards, of each piece start and rise on either side."""
     sides = np.array([table.starts, table.rises]).reshape(2, 2, table.OCTAVES, table.PIECES)
     return sides[:, :, ::-1].transpose(2, 3, 1, 0).reshape(-1)
 

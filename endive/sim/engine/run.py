@@ -42,7 +42,7 @@ class _World:
     calendar: Ints
     """First transaction of each bucket of time; -1: none."""
     later: npt.NDArray[np.void]
-    """Of each transaction that waits in a bucket its event, and the next transaction of the bucket."""
+    """The events in buckets, by the place of their transactions in the pool."""
     details: Ints
     free: Ints
     state: Ints
@@ -56,7 +56,7 @@ class _World:
             pool=_pool(room),
             heap=np.zeros(room, kernel.EVENT),
             calendar=np.full(model.buckets, -1),
-            later=np.zeros(room, kernel.EVENT),
+            later=np.zeros(room, kernel.LATER),
             details=np.zeros((room, model.detail_size), np.int64),
             free=np.arange(room, dtype=np.int64)[::-1].copy(),
             state=np.zeros(model.state_size, np.int64),
@@ -124,7 +124,7 @@ def summarise_compiled(
     """Run a configuration with one seed and keep its figures and counters only, not the rows.
 
     With `enough` the run may end before its time; the figures then are of the part of the window that it reached, and
-    may count a few transactions that were about to give up.
+    may count a few transactions that were about to end.
     """
     tally, reached_ms = Tally(window), 0.0
 
@@ -175,8 +175,9 @@ def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
 def _advance(model: Model, world: _World, until: int) -> None:
     fixed = (model.topology, model.odds, model.curves, model.backoff)
     while True:
-        changing = (world.shared, world.heap, world.calendar, world.later, world.pool, world.details, world.free, world.state)
-        code = kernel.advance(model.config, *changing, *fixed, world.rows, until)
+        events = (world.heap, world.calendar, world.later)
+        changing = (world.pool, world.details, world.free, world.state)
+        code = kernel.advance(model.config, world.shared, *events, *changing, *fixed, world.rows, until)
         if code == kernel.REACHED:
             return
         if code == kernel.POOL_FULL:
@@ -188,9 +189,10 @@ def _advance(model: Model, world: _World, until: int) -> None:
 
 
 def _table(rows: Ints) -> pa.Table:
-    order = np.argsort(rows[:, 0], kind="stable")
-    columns = [_column(name, rows[order, index]) for index, name in enumerate(kernel.ROW)]
-    return pa.table(columns, schema=SCHEMA)
+    """Return rows as a table, in the order of the transactions' numbers."""
+    columns = np.ascontiguousarray(rows.T)  # turned first: to pick from a column is then to pick from neighbours
+    order = np.argsort(columns[0], kind="stable")
+    return pa.table([_column(name, columns[index][order]) for index, name in enumerate(kernel.ROW)], schema=SCHEMA)
 
 
 def _column(name: str, values: Ints) -> Any:  # noqa: ANN401 - PyArrow has no types
