@@ -199,8 +199,8 @@ def main() -> None:
             "duckdb": {"figures": duckdb_took},
             "spark_cpu_over_duckdb": round(figures["cpu_s"] / duckdb_took["cpu_s"], 2),  # type: ignore[index]
             "load_average": [round(load, 1) for load in os.getloadavg()],
-            "note": "Where the load average is above the cores, other work ran too: compare CPU seconds. Peak memory of "
-            "Spark is the JVM's and the Python workers' together; pages that processes share count twice.",
+            "note": "Where the load average is above the cores, other work ran too: compare CPU seconds. Peak memory "
+            "of Spark is the JVM's and the Python workers' together; pages that processes share count twice.",
         }
         print(json.dumps(body, indent=2))
         print(f"wrote {save('consolidation', body)}")

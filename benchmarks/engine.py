@@ -19,6 +19,7 @@ from numba import njit
 from benchmarks.report import HERE, save, spread
 from endive.sim.config import Settings, load_configuration
 from endive.sim.engine import kernel
+from endive.sim.engine.model import curve_of
 from endive.sim.engines import Engine, simulate
 from endive.sim.latency import LognormalLatency
 from endive.sim.statistics import RunResult
@@ -98,11 +99,8 @@ def measure(case: Case) -> dict[str, object]:
 
 
 @njit
-def _draw_all(curves, scale, floor, key, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    total = np.int64(0)
-    for number in range(count):
-        total += kernel.ticks_at(curves, np.uint64(0), scale, floor, kernel.draw(key, number + 1))
-    return total
+def _draw_all(shared, curves, scale, floor, key, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    return kernel.sum_of(shared[0], curves, np.uint64(0), scale, floor, key, 0, count)
 
 
 @njit
@@ -116,10 +114,11 @@ def _hash_all(key, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN2
 def nanoseconds_per_draw() -> dict[str, object]:
     """Measure a drawn latency, and its random number alone: the limit of any engine that draws each one."""
     law = LognormalLatency.from_median(27, 0.62, 10).law
-    curves = np.array([law.table.starts, law.table.rises]).T.reshape(-1)
-    key = np.uint64(SEED)
+    shared, key = np.zeros(1, kernel.SHARED), np.uint64(SEED)
     works = {
-        "latency": lambda: _draw_all(curves, law.scale_ticks, np.int64(law.floor_ticks), key, DRAWS),
+        "latency": lambda: _draw_all(
+            shared, curve_of(law.table), law.scale_ticks, np.int64(law.floor_ticks), key, DRAWS
+        ),
         "random number alone": lambda: _hash_all(key, DRAWS),
     }
     rows: dict[str, object] = {}

@@ -52,7 +52,7 @@ class RunResult:
 
     def check(self) -> None:
         """Check that commits equal `seq`."""
-        counts = Counter(self.table["status"].to_pylist())
+        counts = Counter({row["values"]: row["counts"] for row in self.table["status"].value_counts().to_pylist()})
         check_commits(counts["committed"], counts.total() - counts["committed"] - counts["aborted"], self.seq)
 
 

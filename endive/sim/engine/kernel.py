@@ -16,7 +16,7 @@ steps have the names of the methods they stand for. Five things are handed aroun
 * `g`, what all share (a record of `SHARED`: the catalog's sequence number, the log, counters);
 * `t`, the transaction (a record of `TRANSACTION`), and `d`, its tables, partitions and versions, as integers;
 * `state`, the versions of tables and partitions, the lengths of manifest lists; `c.at_...` says where each begins;
-* `curves`, the quantile tables one after the other: of each piece its start and its rise.
+* `curves`, the quantile tables one after the other, as `model.curve_of` lays them out.
 
 All compiled code is in this one file, because Numba's cache looks at the file of the cached function only.
 """
@@ -24,23 +24,28 @@ All compiled code is in this one file, because Numba's cache looks at the file o
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-OCTAVES, NO_OCTAVES, PIECES = np.uint64(40), np.uint64(0), np.uint64(64)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-ONE, TWO, S11, S27, S30, S31 = np.uint64(1), np.uint64(2), np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31)
-S46 = np.uint64(46)
-HALF, WHOLE, TAIL_MIN = np.uint64(1 << 52), np.uint64(1 << 53), np.uint64(1 << 13)
-PIECE_MASK, PIECE_UNIT = np.uint64((1 << 46) - 1), 2.0**-46
-FRACTION_MASK = np.uint64((1 << 52) - 1)
+ONE, S2, S6, S11, S27, S30, S31 = (np.uint64(number) for number in (1, 2, 6, 11, 27, 30, 31))
+S46, S51 = np.uint64(46), np.uint64(51)
+HALF, BELOW_HALF = np.uint64(1 << 52), np.uint64((1 << 52) - 1)
+ONE_BITS = np.uint64(1023 << 52)  # 1.0 as a float: its exponent, and no fraction
+TAIL_MIN = 2.0**-39  # twice `QuantileTable.TAIL_MIN`
+LOWEST_PIECE, PIECE_MASK = np.uint64((1023 - 39) << 6), np.uint64((1 << 46) - 1)
+WHOLE_NUMBERS, WHOLE_BITS = 2.0**52, np.uint64((1023 + 52) << 52)  # from there on, floats are whole numbers
 TICKS_PER_MS = 1_000_000
 BYTES_PER_MIB = 1024 * 1024
 APPENDS_MAX = 1_000
+LINE_BYTES = 64  # what a processor's cache fetches at once
 LONGEST = 2.0**53  # ticks: what `endive.sim.latency.TICKS_MAX` says
 MODERATE = 2.0**40  # ticks: a law that stays below can be summed without looking
 HUGE = np.int64(1 << 55)  # more than any horizon
+BLOCK, FEW = 128, 8  # latencies summed at once, and fewest for which that pays
+PART = 1024  # batches of a convoy between two looks at the horizon
 NEVER = np.int64(np.iinfo(np.int64).max)
 ZERO, ONCE = np.int64(0), np.int64(1)
 
@@ -108,8 +113,8 @@ def _record(numbers: str, **others: object) -> np.dtype[np.void]:
 
 
 CONFIG = _record(
-    "horizon writers tables tables_per_txn tables_written tracked granularity groups serializable appending "
-    "entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
+    "horizon bucket_shift writers tables tables_per_txn tables_written tracked granularity groups serializable "
+    "appending entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
     "has_backoff backoff_before_read ml_append list_entry_bytes list_seal_bytes keeps_entries lists_per_partition "
     "lists "
@@ -128,7 +133,10 @@ CONFIG = _record(
     law_per_mib=(np.float64, (LAWS,)),
     law_sized=(np.int64, (LAWS,)),
     law_highest=(np.float64, (LAWS,)),  # the highest value of its curve
+    law_fixed=(np.int64, (LAWS,)),  # ticks, if every draw gives the same; else -1
     costs=(np.int64, (3, 8, 8)),  # operation, which, request kind
+    due=(np.int64, (3, 8, 8)),  # operation, which: the kinds that occur, ascending
+    due_count=(np.int64, (3, 8)),
     has_beside=(np.int64, (3,)),
     decision=(np.float64, (2,)),  # of the catalog's store, of the tables'
     per_writer=(np.float64, (2,)),
@@ -136,8 +144,10 @@ CONFIG = _record(
 )
 
 SHARED = _record(
-    "seq next_txn next_arrival heap free rows log_length log_sealed log_checkpoint log_entries stuck",
+    "seq next_txn next_arrival heap bucket free rows log_length log_sealed log_checkpoint log_entries stuck",
     counters=(np.int64, (len(COUNTERS),)),
+    bits=(np.uint64, (BLOCK,)),  # room to draw in
+    places=(np.float64, (BLOCK,)),
 )
 
 TRANSACTION = _record(
@@ -149,19 +159,30 @@ TRANSACTION = _record(
     key_backoff=np.uint64,
     key_conflict=np.uint64,
     spent=(np.int64, (6,)),
-    made=(np.int64, (4,)),  # manifest lists read and written, manifest files read and written
+    made=(np.int64, (8,)),  # completed requests of each kind
 )
+
+EVENT = _record("time txn slot")
+LATER = _record("time txn following")  # an event in a bucket, and whose is the next one there; -1: nobody's
 
 # Why `advance` returned.
 REACHED, POOL_FULL, ROWS_FULL, STUCK = np.arange(4)
 
 
 @intrinsic
-def _leading_zeros(typingctx: Any, value: Any) -> Any:
+def _as_float(typingctx: Any, bits: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctlz(args[0], context.get_constant(types.boolean, True))
+        return builder.bitcast(args[0], context.get_value_type(types.float64))
 
-    return types.int64(types.int64), codegen
+    return types.float64(types.uint64), codegen
+
+
+@intrinsic
+def _as_bits(typingctx: Any, value: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(types.uint64))
+
+    return types.uint64(types.float64), codegen
 
 
 @intrinsic
@@ -179,10 +200,31 @@ def _borrowed(typingctx: Any, array: Any) -> Any:
     return array(array), codegen
 
 
+@intrinsic
+def _fetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """Have the processor fetch a row that will soon be needed. One that was idle for long has left the caches."""
+    size_bytes = getattr(array.dtype, "size", LINE_BYTES)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        offset = builder.mul(args[1], builder.extract_value(view.strides, 0))
+        address = builder.bitcast(view.data, ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [address.type] + [ir.IntType(32)] * 3)
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", (address.type,), kind)
+        to_write, keep, data = (ir.Constant(ir.IntType(32), number) for number in (1, 3, 1))
+        for line in range(0, size_bytes, LINE_BYTES):
+            place = builder.gep(address, [builder.add(offset, ir.Constant(offset.type, line))])
+            builder.call(prefetch, [place, to_write, keep, data])
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64), codegen
+
+
 entry = njit(cache=True, nogil=True)
 """For what Python calls. The rest is compiled into it, and needs neither wrappers nor a cache of its own."""
-inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 inlined = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+apart = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=False)
+"""For what is rare, or long. It has to say so: the option is else inherited from the function that calls it."""
 
 
 # Random numbers and latencies.
@@ -196,7 +238,7 @@ def mix(z):
     return z ^ (z >> S31)
 
 
-@inner
+@inlined
 def child(root, number):
     """`Stream.child`: the key of a transaction's own stream."""
     return mix(root ^ mix((np.uint64(number) + ONE) * GOLDEN))
@@ -215,48 +257,82 @@ def unit(bits):
 
 
 @inlined
-def ticks_at(curves, begins, scale, floor, bits):
-    """`Law.ticks_at` of a law without extremes: the table's row is found by shifts instead of `frexp`."""
-    return max(np.int64(np.floor(value_at(curves, begins, bits) * scale + 0.5)), floor)
+def tail_at(bits):
+    """Return twice the tail probability at a drawn integer: a float from 2**-39 to 1, as its bits.
+
+    The float is put together from bits, not converted from an integer: most processors can do that with four numbers at
+    once. Nothing is rounded.
+    """
+    within_half = _as_float(ONE_BITS | (bits & BELOW_HALF))  # 1.0 where the half begins, almost 2.0 where it ends
+    outer_end = _as_float(ONE_BITS + (bits & HALF))  # 1.0 for the lower half, 2.0 for the upper
+    return _as_bits(max(abs(within_half - outer_end), TAIL_MIN))
 
 
 @inlined
-def limited_ticks_at(curves, begins, scale, floor, bits):
-    """`Law.ticks_at` of any law: no draw is longer than the books can hold."""
-    return max(np.int64(min(np.floor(value_at(curves, begins, bits) * scale + 0.5), LONGEST)), floor)
+def entry_at(tail, bits):
+    """Return where in the curve its piece is: an octave is an exponent, and six binary digits number its pieces."""
+    return ((tail >> S46) - LOWEST_PIECE) << S2 | (bits & HALF) >> S51
+
+
+@inlined
+def place_in_piece(tail):
+    """Return how far along its piece it is, from 0 to 1: the digits after those six."""
+    return _as_float(ONE_BITS | (tail & PIECE_MASK) << S6) - 1.0
 
 
 @inlined
 def value_at(curves, begins, bits):
     """`QuantileTable.at`, for the table that begins there."""
-    upper = bits >= HALF
-    tail = max(WHOLE - bits if upper else bits, TAIL_MIN)
-    octave = np.uint64(_leading_zeros(np.int64(tail))) - S11
-    fraction = (tail << octave) & FRACTION_MASK
-    row = (octave + (OCTAVES if upper else NO_OCTAVES)) * PIECES + (fraction >> S46)
-    at = begins + row * TWO
-    return curves[at] + curves[at + ONE] * (np.int64(fraction & PIECE_MASK) * PIECE_UNIT)
+    tail = tail_at(bits)
+    at = begins + entry_at(tail, bits)
+    return curves[at] + curves[at + ONE] * place_in_piece(tail)
 
 
 @inlined
 def sample(c, curves, law, scale, key, number):
     """Draw one latency."""
-    return limited_ticks_at(curves, c.law_table[law], scale, c.law_floor[law], draw(key, number))
+    if c.law_fixed[law] >= 0:
+        return c.law_fixed[law]
+    value = value_at(curves, c.law_table[law], draw(key, number)) * scale + 0.5
+    return max(np.int64(np.floor(min(value, LONGEST))), c.law_floor[law])
 
 
-@inner
-def total_of(c, curves, law, scale, key, drawn, count, batch):
+@apart
+def sum_of(g, curves, begins, scale, floor, key, drawn, count):
+    """Return the sum of `count` latencies of a law without extremes.
+
+    Three short loops over a block of draws (hash, find the piece, look it up) are faster than one that does it all:
+    each is compiled to vector instructions.
+    """
+    total, at_least, counter = np.uint64(0), np.float64(floor), key + np.uint64(drawn) * GOLDEN
+    for first in range(0, count, BLOCK):
+        width = min(BLOCK, count - first)
+        for i in range(width):
+            counter += GOLDEN
+            g.bits[i] = mix(counter) >> S11
+        for i in range(width):
+            bits = g.bits[i]
+            tail = tail_at(bits)
+            g.bits[i], g.places[i] = begins + entry_at(tail, bits), place_in_piece(tail)
+        for i in range(width):
+            at = g.bits[i]
+            value = (curves[at] + curves[at + ONE] * g.places[i]) * scale + 0.5
+            total += _as_bits(np.floor(max(value, at_least)) + WHOLE_NUMBERS)  # WHOLE_BITS plus the whole number
+    return np.int64(total - np.uint64(count) * WHOLE_BITS)
+
+
+@inlined
+def total_of(c, g, curves, law, scale, key, drawn, count, batch):
     """Return the sum of `count` latencies, in batches that cost their maximum."""
-    begins, floor = c.law_table[law], c.law_floor[law]
+    if batch == 1 and count >= FEW and max(scale * c.law_highest[law], c.law_floor[law]) < MODERATE:
+        return sum_of(g, curves, c.law_table[law], scale, c.law_floor[law], key, drawn, count)
+    if count == 1:
+        return sample(c, curves, law, scale, key, drawn + 1)
     total = np.int64(0)
-    if batch == 1 and scale * c.law_highest[law] < MODERATE:
-        for i in range(count):
-            total += ticks_at(curves, begins, scale, floor, draw(key, drawn + 1 + i))
-        return total
     for first in range(0, count, batch):
         longest = np.int64(0)
         for i in range(first, min(first + batch, count)):
-            longest = max(longest, limited_ticks_at(curves, begins, scale, floor, draw(key, drawn + 1 + i)))
+            longest = max(longest, sample(c, curves, law, scale, key, drawn + 1 + i))
         total += longest
         if total > HUGE:
             break
@@ -293,16 +369,9 @@ def schedule(t, ticks, pc):
 
 @inlined
 def tally(g, t, kind, count):
-    """Count completed requests, in the run's counters and in the transaction's row."""
+    """Count completed requests, in the run's counters and in the transaction's."""
     g.counters[kind] += count
-    if kind == LIST_READ or kind == HISTORY_READ:
-        t.made[0] += count
-    elif kind == LIST_WRITE:
-        t.made[1] += count
-    elif kind == FILE_READ:
-        t.made[2] += count
-    elif kind == FILE_WRITE:
-        t.made[3] += count
+    t.made[kind] += count
 
 
 @inlined
@@ -321,9 +390,8 @@ def list_size(c, d):
 @inlined
 def request_scale(c, d, kind):
     """Return the scale of a request's law; a manifest list may have grown."""
-    if kind == LIST_READ or kind == LIST_WRITE or kind == HISTORY_READ:
-        return scale_for(c, kind, list_size(c, d))
-    return c.law_scale[kind]
+    grows = kind == LIST_READ or kind == LIST_WRITE or kind == HISTORY_READ
+    return scale_for(c, kind, list_size(c, d)) if c.list_growth > 0 and grows else c.law_scale[kind]
 
 
 @inlined
@@ -332,37 +400,42 @@ def batch_of(c, kind):
     return c.max_parallel if kind == HISTORY_READ or kind == FILE_READ or kind == FILE_WRITE else ONCE
 
 
-@inner
+@inlined
 def pay_kind(c, g, t, d, curves, kind, count, purpose):
-    """Make `count` requests of one kind. False: cut at the horizon, after those that were completed before it."""
+    """Make `count` requests of one kind. False: cut at the horizon, after those that were completed before it.
+
+    Long convoys are paid in parts: what would happen after the horizon is not drawn.
+    """
     batch, scale = batch_of(c, kind), request_scale(c, d, kind)
-    if spend(c, t, total_of(c, curves, kind, scale, t.key_storage, t.drawn_storage, count, batch), purpose):
-        t.drawn_storage += count
-        tally(g, t, kind, count)
-        return True
-    done = 0
+    done, part = np.int64(0), batch * PART
     while done < count:
-        width = min(batch, count - done)
-        ticks = total_of(c, curves, kind, scale, t.key_storage, t.drawn_storage + done, width, batch)
-        if not spend(c, t, ticks, purpose):
+        width = min(part, count - done)
+        ticks = total_of(c, g, curves, kind, scale, t.key_storage, t.drawn_storage + done, width, batch)
+        if spend(c, t, ticks, purpose):
+            tally(g, t, kind, width)
+            done += width
+        elif part > batch:
+            part = batch  # the horizon is near: from here on one by one
+        else:
             return False
-        tally(g, t, kind, width)
-        done += width
-    return False
+    t.drawn_storage += count
+    return True
 
 
 @inlined
 def pay(c, g, t, d, curves, which, first_kind, end_kind):
     """`Requests.make` of one of the attempt's costs, for the kinds from `first_kind` to before `end_kind`."""
-    for kind in range(first_kind, end_kind):
-        count = c.costs[t.op, which, kind]
-        if count > 0 and not pay_kind(c, g, t, d, curves, kind, count, S_ATTEMPT):
+    for i in range(c.due_count[t.op, which]):
+        kind = c.due[t.op, which, i]
+        if kind < first_kind or kind >= end_kind:
+            continue
+        if not pay_kind(c, g, t, d, curves, kind, c.costs[t.op, which, kind], S_ATTEMPT):
             return False
     return True
 
 
 @inlined
-def ticks_beside(c, t, d, curves):
+def ticks_beside(c, g, t, d, curves):
     """`Requests.make_beside`: two series of requests at once, as long as the longer one. Return the ticks."""
     longest = np.int64(0)
     for side in range(LEFT, RIGHT + 1):
@@ -371,7 +444,7 @@ def ticks_beside(c, t, d, curves):
             count = c.costs[t.op, side, kind]
             if count > 0:
                 scale, batch = request_scale(c, d, kind), batch_of(c, kind)
-                total += total_of(c, curves, kind, scale, t.key_storage, t.drawn_storage, count, batch)
+                total += total_of(c, g, curves, kind, scale, t.key_storage, t.drawn_storage, count, batch)
                 t.drawn_storage += count
         longest = max(longest, total)
     return longest
@@ -397,7 +470,7 @@ def is_taken(taken, begin, count, index):
     return False
 
 
-@inner
+@apart
 def pick(sums, weights, total, taken, begin, count, bits):
     """`selectors._pick`: the thing at that probability among those not taken."""
     u = unit(bits)
@@ -425,7 +498,7 @@ def pick(sums, weights, total, taken, begin, count, bits):
     return last
 
 
-@inner
+@apart
 def choose_tables(c, t, d, odds):
     """Pick the tables, ascending, and mark the first ones picked as written."""
     key = child(c.roots[R_TABLES], t.txn)
@@ -440,7 +513,7 @@ def choose_tables(c, t, d, odds):
         d[at], d[c.d_written + at] = table, flag
 
 
-@inner
+@apart
 def choose_partitions(c, t, d, odds, topology):
     """Pick the partitions of each table; those picked first are written, and are kept ascending."""
     key, drawn = child(c.roots[R_PARTITIONS], t.txn), 0
@@ -458,7 +531,7 @@ def choose_partitions(c, t, d, odds, topology):
             d[at] = part
 
 
-@inner
+@inlined
 def begin(c, t, d, odds, topology, curves, txn, submit):
     """Make a transaction: `Workload.transaction`."""
     t.txn, t.now, t.submit, t.pc = txn, submit, submit, START
@@ -466,8 +539,8 @@ def begin(c, t, d, odds, topology, curves, txn, submit):
     t.drawn_storage, t.drawn_catalog, t.drawn_backoff, t.drawn_conflict = 0, 0, 0, 0
     for i in range(6):
         t.spent[i] = 0
-    for i in range(4):
-        t.made[i] = 0
+    for kind in range(8):
+        t.made[kind] = 0
     t.key_storage, t.key_catalog = child(c.roots[R_STORAGE], txn), child(c.roots[R_CATALOG], txn)
     t.key_backoff, t.key_conflict = child(c.roots[R_BACKOFF], txn), child(c.roots[R_CONFLICT], txn)
     t.run = sample(c, curves, RUNTIME, c.law_scale[RUNTIME], child(c.roots[R_RUNTIME], txn), ONCE)
@@ -498,7 +571,7 @@ def parts_touched(c, d, state, topology, j, first, end, seq):
     return False
 
 
-@inner
+@inlined
 def changed_since(c, d, state, topology, seq):
     """`has_write_overlap`, against the state as it is now: was anything watched touched after `seq`?"""
     for j in range(c.tables_per_txn):
@@ -513,7 +586,7 @@ def changed_since(c, d, state, topology, seq):
     return False
 
 
-@inner
+@inlined
 def conflicts(c, d, state, topology, seq):
     """`CatalogState.conflicts`: may a proposal built on snapshot `seq` not be installed?"""
     for j in range(c.tables_per_txn):
@@ -551,7 +624,7 @@ def install(c, g, d, state, topology):
                 state[c.at_part_version + part] += 1
 
 
-@inner
+@inlined
 def note_versions(c, d, state, topology, into):
     """Remember the versions of the transaction's tables and partitions, as of now."""
     for j in range(c.tables_per_txn):
@@ -561,7 +634,7 @@ def note_versions(c, d, state, topology, into):
             d[at] = state[c.at_part_version + part_at(c, d, topology, j, p)]
 
 
-@inner
+@inlined
 def snapshots_behind(c, g, d, state, topology, old_seq, old):
     """`snapshots_behind`, from the versions noted at `old` to now."""
     if c.behind == 0:
@@ -579,7 +652,7 @@ def snapshots_behind(c, g, d, state, topology, old_seq, old):
     return total
 
 
-@inner
+@apart
 def list_number(c, d, topology, index):
     """Return the number of the transaction's manifest list `index`; -1 if it has not that many."""
     for j in range(c.tables_per_txn):
@@ -595,7 +668,7 @@ def list_number(c, d, topology, index):
     return np.int64(-1)
 
 
-@inner
+@apart
 def note_lists(c, d, state, topology):
     """Remember the length and seal of each manifest list, as of now."""
     for index in range(c.lists):
@@ -635,7 +708,7 @@ def request(c, t, d, state, topology, curves):
     return schedule(t, np.int64(min(t.ticks_yes, t.ticks_no) * c.decision[store]), COND_DECIDE)
 
 
-@inner
+@apart
 def append_to_log(c, g, t, d, state, topology):
     """`AppendCatalog._land`."""
     yes = g.log_sealed == 0 and g.log_length == t.offset
@@ -657,7 +730,7 @@ def append_to_log(c, g, t, d, state, topology):
     return yes
 
 
-@inner
+@apart
 def compact(g):
     """`AppendCatalog._checkpoint`."""
     if g.log_sealed == 0:
@@ -667,7 +740,7 @@ def compact(g):
     return True
 
 
-@inner
+@apart
 def append_to_list(c, t, d, state, topology):
     """`Requests._land`."""
     number = list_number(c, d, topology, t.list)
@@ -683,9 +756,9 @@ def append_to_list(c, t, d, state, topology):
 
 @inlined
 def decide(c, g, t, d, state, topology):
-    """A conditional request has reached the store."""
-    t.spent[S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT] += t.wait
-    travel = t.wait
+    """A conditional request has reached the store. The way back is private, unless something shared is at its end."""
+    travel, purpose = t.wait, S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT
+    t.spent[purpose] += travel
     if t.kind == CAS:
         yes = not conflicts(c, d, state, topology, t.seq)
         if yes:
@@ -697,12 +770,11 @@ def decide(c, g, t, d, state, topology):
     else:
         yes = append_to_list(c, t, d, state, topology)
     state[object_of(c, t, d, topology)] -= 1
-    t.landed = 1 if yes else 0
+    t.landed, t.wait = 1 if yes else 0, 0
     rest = (t.ticks_yes if yes else t.ticks_no) - travel
-    if rest > 0:
+    if rest > 0 and t.kind == LOG_APPEND:  # the log is looked at when the answer comes
         return schedule(t, rest, COND_LAND)
-    t.wait = 0
-    return COND_LAND
+    return COND_LAND if rest <= 0 or spend(c, t, rest, purpose) else WAITING
 
 
 @inlined
@@ -750,7 +822,7 @@ def read_log(c, g, t, curves, purpose, pc):
 # ML+: manifest lists that grow by appends.
 
 
-@inner
+@apart
 def rewrite_list(c, g, t, d, curves):
     """A sealed manifest list is read and written anew; whether that counts is decided when the write lands."""
     size = list_size(c, d)
@@ -763,7 +835,7 @@ def rewrite_list(c, g, t, d, curves):
     return schedule(t, ticks, LIST_RENEWED)
 
 
-@inner
+@apart
 def list_renewed(c, g, t, d, state, topology):
     """The rewritten list has landed: it counts if no other writer was first."""
     t.spent[S_ATTEMPT] += t.wait
@@ -780,7 +852,7 @@ def list_renewed(c, g, t, d, state, topology):
     return LIST_TRY
 
 
-@inner
+@apart
 def try_list(c, g, t, d, topology, curves):
     """`Requests._append_entry`: append at the offset last seen, or rewrite a list known to be sealed."""
     if t.list == c.lists or list_number(c, d, topology, t.list) < 0:
@@ -813,7 +885,8 @@ def learn(c, g, t, d, state, topology, curves):
     t.must_prepare = 0
     if not overlap:
         return True
-    for kind in range(8):
+    for i in range(c.due_count[t.op, PER_SNAPSHOT]):
+        kind = c.due[t.op, PER_SNAPSHOT, i]
         count = c.costs[t.op, PER_SNAPSHOT, kind] * missed
         count += np.int64(c.costs[t.op, PER_CONCURRENT, kind] * (missed * c.concurrent_manifests))
         if count > 0 and not pay_kind(c, g, t, d, curves, kind, count, S_CONFLICT):
@@ -836,7 +909,7 @@ def is_real(c, t):
     return unit(draw(t.key_conflict, t.drawn_conflict)) < c.probability
 
 
-@inner
+@apart
 def resolve(c, g, t, d, curves):
     """`_resolve_real_conflict`: abort, merge or restart. False: cut."""
     if c.real_action == 0:
@@ -940,7 +1013,7 @@ def learned(c, t):
     return DONE if last else ATTEMPT_TOP
 
 
-@inner
+@apart
 def prepare_lists(c, g, t, d, state, topology, curves, pc):
     """`_prepare` under ML+: what is known of the lists is what they were when they were read."""
     which = FIRST if t.attempt == 0 else RETRY
@@ -954,7 +1027,7 @@ def prepare_lists(c, g, t, d, state, topology, curves, pc):
         if not pay(c, g, t, d, curves, which, LIST_WRITE, KINDS):
             return WAITING
         t.list, t.lost = 0, 0
-        return schedule(t, ticks_beside(c, t, d, curves), BESIDE) if c.has_beside[t.op] == 1 else LIST_TRY
+        return schedule(t, ticks_beside(c, g, t, d, curves), BESIDE) if c.has_beside[t.op] == 1 else LIST_TRY
     t.spent[S_ATTEMPT] += t.wait
     tally_beside(c, g, t)
     note_lists(c, d, state, topology)
@@ -967,7 +1040,7 @@ def prepare(c, g, t, d, curves):
     if not pay(c, g, t, d, curves, FIRST if t.attempt == 0 else RETRY, ZERO, KINDS):
         return WAITING
     if c.has_beside[t.op] == 1:
-        if not spend(c, t, ticks_beside(c, t, d, curves), S_ATTEMPT):
+        if not spend(c, t, ticks_beside(c, g, t, d, curves), S_ATTEMPT):
             return WAITING
         tally_beside(c, g, t)
     return PREPARED
@@ -1064,43 +1137,72 @@ def run_steps(c, g, t, d, state, topology, curves, backoff, pc, now):
     return pc
 
 
-# Events.
+# Events: those of the present bucket of time in a heap, by time and transaction, later ones in a list for each bucket.
+# Thousands of transactions are at work for minutes; the heap holds only the few that are due now.
 
 
-@inner
-def push(heap, size, time, order, slot):
-    """Add an event."""
-    at = size
+@inlined
+def precedes(heap, one, time, txn):
+    """Whether an entry comes before that time and transaction. No branch: which way it goes cannot be foretold."""
+    return (heap[one].time < time) | ((heap[one].time == time) & (heap[one].txn < txn))
+
+
+@inlined
+def push(heap, at, time, txn, slot):
+    """Enter an event at the empty place `at`, or above it."""
     while at > 0:
         up = (at - 1) >> 1
-        if heap[up, 0] < time or (heap[up, 0] == time and heap[up, 1] < order):
+        if precedes(heap, up, time, txn):
             break
-        heap[at, 0], heap[at, 1], heap[at, 2] = heap[up, 0], heap[up, 1], heap[up, 2]
+        heap[at] = heap[up]
         at = up
-    heap[at, 0], heap[at, 1], heap[at, 2] = time, order, slot
+    heap[at].time, heap[at].txn, heap[at].slot = time, txn, slot
 
 
-@inner
+@inlined
 def pop(heap, size):
-    """Remove the first entry of `size`; the caller has read it."""
-    last = size - 1
-    time, order, slot = heap[last, 0], heap[last, 1], heap[last, 2]
-    at, down = 0, 1
-    while down < last:
-        right = down + 1
-        if right < last and (
-            heap[right, 0] < heap[down, 0] or (heap[right, 0] == heap[down, 0] and heap[right, 1] < heap[down, 1])
-        ):
-            down = right
-        if time < heap[down, 0] or (time == heap[down, 0] and order < heap[down, 1]):
-            break
-        heap[at, 0], heap[at, 1], heap[at, 2] = heap[down, 0], heap[down, 1], heap[down, 2]
+    """Remove the first entry of `size`; the caller has read it.
+
+    The gap moves down to the last level, and the last entry goes there: it belongs low, so it hardly rises.
+    """
+    last, at, down = size - 1, 0, 1
+    while down + 1 < last:
+        down += precedes(heap, down + 1, heap[down].time, heap[down].txn)
+        heap[at] = heap[down]
+        at, down = down, 2 * down + 1
+    if down < last:
+        heap[at] = heap[down]
         at = down
-        down = 2 * at + 1
-    heap[at, 0], heap[at, 1], heap[at, 2] = time, order, slot
+    push(heap, at, heap[last].time, heap[last].txn, heap[last].slot)
 
 
-@inner
+@inlined
+def enter(c, g, t, s, heap, calendar, later):
+    """Enter the transaction's event: in the heap if it is due in the present bucket, else in its own bucket."""
+    bucket = t.due >> c.bucket_shift
+    if bucket <= g.bucket:
+        push(heap, g.heap, t.due, t.txn, s)
+        g.heap += 1
+    else:
+        later[s].time, later[s].txn, later[s].following = t.due, t.txn, calendar[bucket]
+        calendar[bucket] = s
+
+
+@inlined
+def turn_pages(c, g, heap, calendar, later, pool, details):
+    """Move on to the first bucket that has an event, but not past the next arrival."""
+    while g.heap == 0 and g.bucket + 1 < calendar.shape[0] and (g.bucket + 1) << c.bucket_shift <= g.next_arrival:
+        g.bucket += 1
+        s = calendar[g.bucket]
+        while s >= 0:
+            _fetch(pool, s)
+            _fetch(details, s)
+            push(heap, g.heap, later[s].time, later[s].txn, s)
+            g.heap += 1
+            s = later[s].following
+
+
+@inlined
 def record(t, row):
     """Write the transaction's row: `Transaction.result`."""
     total = total_spent(t)
@@ -1108,8 +1210,8 @@ def record(t, row):
     row[3] = t.submit + total if t.status == COMMITTED else -TICKS_PER_MS
     row[4] = 0 if t.status == EXECUTING else total - t.before - t.spent[S_RUN]
     row[5], row[6], row[7], row[8], row[9] = total, t.attempt, t.status, t.op, t.reason
-    for i in range(4):
-        row[10 + i] = t.made[i]
+    row[10], row[11] = t.made[LIST_READ] + t.made[HISTORY_READ], t.made[LIST_WRITE]
+    row[12], row[13] = t.made[FILE_READ], t.made[FILE_WRITE]
     row[14], row[15], row[16], row[17] = t.spent[S_READ], t.spent[S_ATTEMPT], t.spent[S_CONFLICT], t.spent[S_COMMIT]
 
 
@@ -1122,11 +1224,14 @@ def next_arrival(c, curves, txn, after):
 
 
 @entry
-def advance(config, shared, heap, pool, details, free, state, topology, odds, curves, backoff, rows, until):
+def advance(
+    config, shared, heap, calendar, later, pool, details, free, state, topology, odds, curves, backoff, rows, until
+):
     """Run until the next event would be at `until` or later, or until there is no room; return why."""
     c, g, heap, pool, details = config[0], shared[0], _borrowed(heap), _borrowed(pool), _borrowed(details)
     free, state, rows, backoff = _borrowed(free), _borrowed(state), _borrowed(rows), _borrowed(backoff)
-    topology, odds, curves = _borrowed(topology), _borrowed(odds), _borrowed(curves)
+    topology, odds, curves, calendar = _borrowed(topology), _borrowed(odds), _borrowed(curves), _borrowed(calendar)
+    later = _borrowed(later)
     while True:
         if g.free == 0:
             return POOL_FULL
@@ -1134,9 +1239,9 @@ def advance(config, shared, heap, pool, details, free, state, topology, odds, cu
             return ROWS_FULL
         if g.stuck == 1:
             return STUCK
-        arrives = g.heap == 0 or g.next_arrival < heap[0, 0]
-        arrives = arrives or (g.next_arrival == heap[0, 0] and g.next_txn < heap[0, 1])
-        now = g.next_arrival if arrives else heap[0, 0]
+        turn_pages(c, g, heap, calendar, later, pool, details)
+        arrives = g.heap == 0 or not precedes(heap, ZERO, g.next_arrival, g.next_txn)
+        now = g.next_arrival if arrives else heap[0].time
         if now >= until:
             return REACHED
         if arrives:
@@ -1147,7 +1252,7 @@ def advance(config, shared, heap, pool, details, free, state, topology, odds, cu
             g.next_txn += 1
             g.next_arrival = next_arrival(c, curves, g.next_txn, now)
         else:
-            s = heap[0, 2]
+            s = heap[0].slot
             t, d = pool[s], details[s]
             pop(heap, g.heap)
             g.heap -= 1
@@ -1170,8 +1275,7 @@ def advance(config, shared, heap, pool, details, free, state, topology, odds, cu
                 think = sample(c, curves, THINK, c.law_scale[THINK], child(c.roots[R_THINK], t.txn), ONCE)
                 schedule(t, think, START)
         if t.due < c.horizon:
-            push(heap, g.heap, t.due, t.txn, s)
-            g.heap += 1
+            enter(c, g, t, s, heap, calendar, later)
 
 
 @entry

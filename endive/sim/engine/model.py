@@ -26,6 +26,9 @@ STREAMS = (
 )  # fmt: skip
 """In the order of the kernel's R_ constants."""
 
+BUCKET_BITS = 16
+"""A run has at most 2**16 buckets of time: a few dozen events in each if it is busy, soon skipped if it is quiet."""
+
 GRANULARITIES = {"catalog": 0, "table": 1, "partition": 2}
 REAL_ACTIONS = {"abort": 0, "merge": 1, "restart": 2}
 
@@ -45,6 +48,8 @@ class Model(NamedTuple):
     """Milliseconds before each retry, without jitter."""
     state_size: int
     detail_size: int
+    buckets: int
+    """Parts of the run that events are sorted by."""
 
 
 def compile_model(settings: Settings, seed: int) -> Model:
@@ -65,13 +70,15 @@ def compile_model(settings: Settings, seed: int) -> Model:
         | laws.arrays()
     )
     numbers["costs"] = _costs(config, options, numbers["tables_written"])
+    numbers |= _due(numbers["costs"])
     numbers["has_beside"] = numbers["costs"][:, kernel.LEFT].sum(axis=1) > 0
     numbers["lists"] = _list_count(numbers, topology)
     sizes = _layout(numbers, topology)
     record = np.zeros(1, kernel.CONFIG)
     for name in kernel.CONFIG.names or ():
         record[name] = numbers[name]
-    return Model(record, laws.curves(), odds, topology, np.array(waits, np.float64), *sizes)
+    buckets = (numbers["horizon"] >> numbers["bucket_shift"]) + 1
+    return Model(record, laws.curves(), odds, topology, np.array(waits, np.float64), *sizes, buckets)
 
 
 class _Law(NamedTuple):
@@ -79,6 +86,11 @@ class _Law(NamedTuple):
     law: Law
     table: int
     """Number of its curve."""
+
+    @property
+    def fixed_ticks(self) -> int:
+        """What every draw gives; -1 if draws differ."""
+        return self.law.ticks_at(0.5) if isinstance(self.distribution, FixedLatency) else -1
 
 
 @dataclass
@@ -96,7 +108,7 @@ class _Laws:
         self.rows.append(_Law(sized, law, self.tables.index(law.table)))
 
     def curves(self) -> Floats:
-        return np.concatenate([_curve(table) for table in self.tables])
+        return np.concatenate([curve_of(table) for table in self.tables])
 
     def arrays(self) -> dict[str, list[float]]:
         sized = [row.distribution if isinstance(row.distribution, SizeBasedLatency) else None for row in self.rows]
@@ -108,13 +120,15 @@ class _Laws:
             "law_per_mib": [row.latency_per_mib_ms if row else 0.0 for row in sized],
             "law_sized": [1 if row else 0 for row in sized],
             "law_highest": [max(row.law.table.starts) for row in self.rows],
+            "law_fixed": [row.fixed_ticks for row in self.rows],
         }
 
 
 @lru_cache(maxsize=1024)
-def _curve(table: QuantileTable) -> Floats:
-    """Return a table as the kernel reads it: of each piece its start and its rise."""
-    return np.array([table.starts, table.rises]).T.reshape(-1)
+def curve_of(table: QuantileTable) -> Floats:
+    """Return a table as the kernel reads it: from the tails inwards, of each piece start and rise on either side."""
+    sides = np.array([table.starts, table.rises]).reshape(2, 2, table.OCTAVES, table.PIECES)
+    return sides[:, :, ::-1].transpose(2, 3, 1, 0).reshape(-1)
 
 
 def _instant_profile(latency_ms: float) -> Profile:
@@ -151,10 +165,11 @@ def _laws(tables: Profile, config: SimulationConfig, options: CommitOptions, cat
 
 
 def _run_numbers(settings: Settings, config: SimulationConfig, seed: int) -> dict[str, Any]:
-    workload = config.workload.config
+    workload, horizon = config.workload.config, to_ticks(config.duration_ms)
     weights = (workload.fast_append_weight, workload.merge_append_weight, workload.validated_overwrite_weight)
     return {
-        "horizon": to_ticks(config.duration_ms),
+        "horizon": horizon,
+        "bucket_shift": max(0, horizon.bit_length() - BUCKET_BITS),
         "roots": [stream(seed, name).key for name in STREAMS],
         "mix": _mix(weights),
         "writers": workload.closed.writers if workload.closed else 0,
@@ -236,6 +251,16 @@ def _costs(config: SimulationConfig, options: CommitOptions, written: int) -> In
         for which, cost in enumerate(paid):
             costs[operation, which] = [getattr(cost, name) for name in REQUEST_KINDS]
     return costs
+
+
+def _due(costs: Ints) -> dict[str, Any]:
+    """List the kinds that occur in each cost, so that the kernel need not look at the others.
+
+    What is due for each missed snapshot and for each concurrent manifest is paid kind by kind, so it has one list.
+    """
+    occurs = costs > 0
+    occurs[:, kernel.PER_SNAPSHOT] |= occurs[:, kernel.PER_CONCURRENT]
+    return {"due": np.argsort(~occurs, axis=2, kind="stable"), "due_count": occurs.sum(axis=2)}
 
 
 def _topology(settings: Settings, config: SimulationConfig) -> tuple[Ints, Floats]:

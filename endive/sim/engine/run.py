@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ STEPS = 100
 ROWS_AT_ONCE = 16_384
 """Adding up rows costs a millisecond a time, however few they are: a short run is added up in one go."""
 
+Array = TypeVar("Array", Ints, npt.NDArray[np.void])
+
 Taker = Callable[[Ints], None]
 """Takes rows of finished transactions; they are overwritten when it returns."""
 
@@ -39,7 +41,11 @@ class _World:
 
     shared: npt.NDArray[np.void]
     pool: npt.NDArray[np.void]
-    heap: Ints
+    heap: npt.NDArray[np.void]
+    calendar: Ints
+    """First transaction of each bucket of time; -1: none."""
+    later: npt.NDArray[np.void]
+    """The events in buckets, by the place of their transactions in the pool."""
     details: Ints
     free: Ints
     state: Ints
@@ -51,7 +57,9 @@ class _World:
         world = cls(
             shared=np.zeros(1, kernel.SHARED),
             pool=_pool(room),
-            heap=np.zeros((room, 3), np.int64),
+            heap=np.zeros(room, kernel.EVENT),
+            calendar=np.full(model.buckets, -1),
+            later=np.zeros(room, kernel.LATER),
             details=np.zeros((room, model.detail_size), np.int64),
             free=np.arange(room, dtype=np.int64)[::-1].copy(),
             state=np.zeros(model.state_size, np.int64),
@@ -65,7 +73,8 @@ class _World:
         """Double the room for transactions in flight."""
         room, free = len(self.pool), int(self.shared["free"][0])
         self.pool = np.concatenate([self.pool, _pool(room)])
-        self.heap, self.details, self.free = _doubled(self.heap), _doubled(self.details), _doubled(self.free)
+        self.heap, self.later = _doubled(self.heap), _doubled(self.later)
+        self.details, self.free = _doubled(self.details), _doubled(self.free)
         self.free[free : free + room] = np.arange(room, 2 * room)[::-1]
         self.shared["free"] = free + room
 
@@ -87,7 +96,7 @@ def _pool(room: int) -> npt.NDArray[np.void]:
     return pool
 
 
-def _doubled(array: Ints) -> Ints:
+def _doubled(array: Array) -> Array:
     return np.concatenate([array, np.zeros_like(array)])
 
 
@@ -118,7 +127,7 @@ def summarise_compiled(
     """Run a configuration with one seed and keep its figures and counters only, not the rows.
 
     With `enough` the run may end before its time; the figures then are of the part of the window that it reached, and
-    may count a few transactions that were about to give up.
+    may count a few transactions that were about to end.
     """
     tally, reached_ms = Tally(window), 0.0
     waiting: list[Ints] = []
@@ -178,8 +187,9 @@ def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
 def _advance(model: Model, world: _World, until: int) -> None:
     fixed = (model.topology, model.odds, model.curves, model.backoff)
     while True:
-        changing = (world.shared, world.heap, world.pool, world.details, world.free, world.state)
-        code = kernel.advance(model.config, *changing, *fixed, world.rows, until)
+        events = (world.heap, world.calendar, world.later)
+        changing = (world.pool, world.details, world.free, world.state)
+        code = kernel.advance(model.config, world.shared, *events, *changing, *fixed, world.rows, until)
         if code == kernel.REACHED:
             return
         if code == kernel.POOL_FULL:
@@ -191,9 +201,10 @@ def _advance(model: Model, world: _World, until: int) -> None:
 
 
 def _table(rows: Ints) -> pa.Table:
-    order = np.argsort(rows[:, 0], kind="stable")
-    columns = [_column(name, rows[order, index]) for index, name in enumerate(kernel.ROW)]
-    return pa.table(columns, schema=SCHEMA)
+    """Return rows as a table, in the order of the transactions' numbers."""
+    columns = np.ascontiguousarray(rows.T)  # turned first: to pick from a column is then to pick from neighbours
+    order = np.argsort(columns[0], kind="stable")
+    return pa.table([_column(name, columns[index][order]) for index, name in enumerate(kernel.ROW)], schema=SCHEMA)
 
 
 def _column(name: str, values: Ints) -> Any:  # noqa: ANN401 - PyArrow has no types
