@@ -31,7 +31,7 @@ operation_types = { fast_append = 0.9, validated_overwrite = 0.1 }
 [grid]
 "storage.provider" = ["s3", "s3x", "azurex"]
 "catalog.num_tables" = [1, 5, 20]
-"transaction.inter_arrival.scale" = [4000, 2000, 1000, 500, 250, 125]
+"transaction.inter_arrival.scale" = [4000, 2000, 1000, 500, 250, 125, 62.5]
 """
 
 

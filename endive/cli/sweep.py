@@ -30,6 +30,9 @@ MasterOption = Annotated[
 LIGHT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 """Where the JVM only hands out bins, compiling itself well costs more than it brings."""
 
+SPARK_S = 20.0
+"""About what starting Spark, the measures and the report take."""
+
 ROWS_SHOWN = 20
 """Lines of the closing table; the report has all of them."""
 
@@ -87,13 +90,12 @@ def size(plan: Plan, cores: int) -> str:
     times = f" × {seeds.pop()} seeds" if len(seeds) == 1 else ""  # noqa: RUF001 - "times", as people write it
     shared = plan.asked - len(plan.runs)
     twice = f", {shared:,} of them shared between families and run once" if shared else ""
-    return (
-        f"{experiments:,} experiments{times} = {plan.asked:,} runs{twice}; about {_time(plan.cost(plan.runs) / cores)}"
-    )
+    about = _time(SPARK_S + plan.cost(plan.runs) / cores)
+    return f"{experiments:,} experiments{times} = {plan.asked:,} runs{twice}; about {about}"
 
 
 def _time(seconds: float) -> str:
-    return f"{max(seconds, 1):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def run_sweep(plan: Plan, directory: Path, master: str | None) -> None:

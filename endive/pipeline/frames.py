@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,9 +64,9 @@ def consolidate(directory: Path, spark: SparkSession) -> None:
         experiments = sweep.with_parameters(over_seeds(spark.createDataFrame(runs)).toArrow())
         families, success_target = sweep.about["families"], sweep.about["success_target"]
         found = curves(spark.createDataFrame(experiments), families, success_target).toArrow()
-    _write(runs, sweep.measures / "runs.parquet", [*EXPERIMENT, "seed"])
-    _write(experiments, sweep.measures / "experiments.parquet", EXPERIMENT)
-    _write(found, sweep.measures / "curves.parquet", ["family", "series"])
+    _write(sorted_by(runs, *EXPERIMENT, "seed"), sweep.measures / "runs.parquet")
+    _write(sorted_by(experiments, *EXPERIMENT), sweep.measures / "experiments.parquet")
+    _write(sweep.in_order(found), sweep.measures / "curves.parquet")
     text = json.dumps(inputs, indent=1)
     write_durably(sweep.measures / INPUTS, lambda part: part.write_text(text, encoding="utf-8"))
 
@@ -196,6 +196,17 @@ class Sweep:
     def _first_columns(self) -> list[str]:
         return [*EXPERIMENT, *self.parameters.names, "load"]
 
+    def in_order(self, series: pa.Table) -> pa.Table:
+        """Return series in the order in which the sweep's files name them."""
+        keys = [name for name in series.column_names if name in ("family", *self.parameters.names)]
+        places: dict[tuple[object, ...], int] = {}
+        for place, row in enumerate(self.plan.to_pylist()):
+            places.setdefault(tuple(row[key] for key in keys), place)
+        series = sorted_by(series, "family", "series")
+        rows = series.select(keys).to_pylist()
+        order = sorted(range(len(rows)), key=lambda row: places.get(tuple(rows[row][key] for key in keys), len(places)))
+        return series.take(order)
+
     def windows(self, runs: pa.Table) -> pa.Table:
         """Return the window of each run that is done."""
         done = runs.filter(pc.equal(runs["status"], "done")).select(list(RUN))
@@ -247,9 +258,13 @@ def _directory_aside(target: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _write(table: pa.Table, path: Path, order: Sequence[str]) -> None:
-    ordered = table.sort_by([(name, "ascending") for name in order])
-    write_durably(path, lambda part: pq.write_table(ordered, part, compression="zstd"))
+def sorted_by(table: pa.Table, *names: str) -> pa.Table:
+    """Return the rows in the order of these columns."""
+    return table.sort_by([(name, "ascending") for name in names])
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def test_a_sweep_is_sized_before_it_starts(endive: CommandLine) -> None:  # noqa
     endive.write("family.toml", sweep_text())
     outcome = endive("sweep", "family.toml", "--plan")
     assert outcome.code == 0
-    assert outcome.out.startswith("6 experiments × 3 seeds = 18 runs; about 1 s")
+    assert outcome.out.startswith("6 experiments × 3 seeds = 18 runs; about 20 s")
     assert not (endive.directory / "sweeps").exists()
 
 

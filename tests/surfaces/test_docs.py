@@ -97,14 +97,16 @@ def test_a_command_in_the_documents_parses(document: str, line: str) -> None:
 @pytest.mark.parametrize(("document", "line"), sorted(set(commands())))
 def test_a_file_named_in_a_command_exists(document: str, line: str) -> None:
     files = [word for word in shlex.split(line) if word.startswith(("configs/", "examples/"))]
-    assert [file for file in files if not (ROOT / file).exists()] == []
+    assert [file for file in files if not list(ROOT.glob(file))] == []
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+@pytest.mark.filterwarnings("ignore:unclosed <socket.socket.*:ResourceWarning")  # PySpark's
 def test_the_readme_shows_what_the_demo_prints(endive: CommandLine) -> None:
     printed = [line.strip() for line in endive("demo").out.splitlines() if line.strip()]
     shown = {line.strip() for line in text_of(ROOT / "README.md").splitlines()}
-    assert [line for line in printed[:-1] if line not in shown] == []  # the last one is a path
+    assert [line for line in printed[1:] if line not in shown] == []  # the first has a time that depends on the machine
 
 
 # Tables that are written by a program.
