@@ -1,0 +1,1 @@
+"""The log-structured key-value store that needs nothing but a bucket."""

@@ -1,0 +1,116 @@
+"""Views: what a reader sees, and how it gets a newer one.
+
+A view is a manifest and the WAL that follows it, up to the first gap: every group of rows before the gap, and none behind
+it, so a reader never sees half a batch, nor a later write without the earlier ones. The manifest is read before the WAL
+is listed: slots that vanish in between are in the levels of a newer manifest, and the reader starts over. A missing
+object means "refresh", and is an error only if the manifest is still the newest one.
+"""
+
+from dataclasses import dataclass
+
+from endive.errors import AttemptsExhaustedError, CheckpointGoneError, MissingObjectError, OutcomeUnknownError, StoreNotFoundError
+from endive.kv.manifest import MANIFESTS
+from endive.kv.model import Checkpoint, StoreManifest
+from endive.kv.opening import Group, replay
+from endive.kv.wal import WAL
+from endive.protocol.fencing import contiguous_end
+from endive.protocol.requests import Get, NewId, Now, Steps, ask
+from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, newest, propose, update
+
+ROUNDS_MAX = 100
+
+
+@dataclass(frozen=True)
+class View:
+    """A manifest and the groups of the WAL that follow it, without a gap."""
+
+    manifest: Numbered[StoreManifest]
+    groups: tuple[Group, ...]
+    wal_end: int
+    """The last slot of the view."""
+
+
+def newest_view(known: View | None = None) -> Steps[View]:
+    """Return the newest view; `known`: an earlier one, whose groups need not be read again."""
+    manifest_before = 0
+    for _ in range(ROUNDS_MAX):
+        manifest = yield from newest(MANIFESTS)
+        if manifest is None:
+            raise StoreNotFoundError(MANIFESTS.prefix)
+        after = manifest.value.wal_id_last_compacted
+        end = yield from contiguous_end(WAL, after)
+        groups = yield from _groups(after, end, known)
+        if groups is not None:
+            return View(manifest, groups, end)
+        if manifest.number == manifest_before:
+            raise MissingObjectError(WAL.prefix)
+        manifest_before = manifest.number
+    raise AttemptsExhaustedError(MANIFESTS.prefix, ROUNDS_MAX)
+
+
+def _groups(after: int, end: int, known: View | None) -> Steps[tuple[Group, ...] | None]:
+    """Return the groups of the slots after `after`, reading only those that are not known."""
+    kept = () if known is None else tuple(group for group in known.groups if after < group.slot <= end)
+    if kept and kept[0].slot != after + 1:
+        kept = ()
+    fresh = yield from replay(kept[-1].slot if kept else after, end)
+    return None if fresh is None else kept + fresh
+
+
+def create_checkpoint(lifetime_s: int, name: str = "") -> Steps[Checkpoint]:
+    """Pin the store's state as it is now; `lifetime_s` 0: until it is removed.
+
+    The checkpoint names the manifest that is written with it, which says how far the WAL goes.
+    """
+    put_id = yield from ask(NewId())
+    now_ms = yield from ask(Now())
+    expire_unix_s = now_ms // 1000 + lifetime_s if lifetime_s else 0
+    for _ in range(ATTEMPTS_MAX):
+        base = yield from newest(MANIFESTS)
+        if base is None:
+            raise StoreNotFoundError(MANIFESTS.prefix)
+        for checkpoint in base.value.checkpoints:
+            if checkpoint.id == put_id:
+                return checkpoint  # an earlier try, whose outcome was unknown
+        end = yield from contiguous_end(WAL, base.value.wal_id_last_compacted)
+        pin = Checkpoint(put_id, base.number + 1, expire_unix_s, name)
+        try:
+            created = yield from propose(MANIFESTS, base, base.value.with_checkpoint(put_id, pin, end))
+        except OutcomeUnknownError:
+            continue
+        if created is not None:
+            return pin
+    raise AttemptsExhaustedError(MANIFESTS.prefix, ATTEMPTS_MAX)
+
+
+def prolong_checkpoint(checkpoint_id: str, lifetime_s: int) -> Steps[None]:
+    """Let a checkpoint expire `lifetime_s` from now; 0: never. `CheckpointGoneError` if it was removed."""
+    put_id = yield from ask(NewId())
+    now_ms = yield from ask(Now())
+    expire_unix_s = now_ms // 1000 + lifetime_s if lifetime_s else 0
+    yield from update(
+        MANIFESTS, lambda base: base.value.with_checkpoint_expiry(put_id, checkpoint_id, expire_unix_s)
+    )
+
+
+def remove_checkpoint(checkpoint_id: str) -> Steps[None]:
+    """Remove a checkpoint; no complaint if it is gone."""
+    put_id = yield from ask(NewId())
+    yield from update(MANIFESTS, lambda base: base.value.without_checkpoints(put_id, frozenset((checkpoint_id,))))
+
+
+def view_at(checkpoint_id: str) -> Steps[View]:
+    """Return the view that a checkpoint pins, by id or by name."""
+    current = yield from newest(MANIFESTS)
+    if current is None:
+        raise StoreNotFoundError(MANIFESTS.prefix)
+    number = current.value.checkpoint(checkpoint_id).manifest_id
+    path = MANIFESTS.path_of(number)
+    body = yield from ask(Get(path))
+    if body is None:
+        raise CheckpointGoneError(checkpoint_id)
+    manifest = Numbered(number, MANIFESTS.decode(path, body))
+    groups = yield from replay(manifest.value.wal_id_last_compacted, manifest.value.wal_id_last_seen)
+    if groups is None:
+        raise CheckpointGoneError(checkpoint_id)
+    return View(manifest, groups, manifest.value.wal_id_last_seen)

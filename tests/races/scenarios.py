@@ -1,0 +1,213 @@
+"""What the explorer is given: processes made of the store's own protocols, and what must hold in every state.
+
+A process tells what it has done by `Record`; invariants compare that with the objects. Whether a write is there is
+decided by the store's own reading protocol, run to its end on the objects of that state.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, TypeVar
+
+from endive.drivers.interleaved import Invariant, Record
+from endive.errors import EndiveError, FencedError
+from endive.kv.collector import collect_garbage
+from endive.kv.compactor import claim_compactor, compact_wal
+from endive.kv.format import Rows, decode_footer, encode_sst
+from endive.kv.lookup import find_in_groups, find_in_runs
+from endive.kv.opening import Lease, open_writer
+from endive.kv.reading import newest_view
+from endive.kv.tables import NoCache
+from endive.kv.wal import WAL, is_fence
+from endive.objects.memory import MemoryStore
+from endive.protocol.fencing import append
+from endive.protocol.requests import (
+    Get,
+    GetAll,
+    GetRange,
+    List,
+    NewId,
+    Now,
+    ObjectInfo,
+    PutIfAbsent,
+    Request,
+    Steps,
+    ask,
+)
+
+T = TypeVar("T")
+
+
+# Processes.
+
+
+def group_of(rows: Mapping[str, str], epoch: int, put_id: str, seq: int) -> bytes:
+    keys = sorted(key.encode() for key in rows)
+    values: list[bytes | None] = [rows[key.decode()].encode() for key in keys]
+    return encode_sst(Rows(keys, values, [seq] * len(keys)), epoch, put_id)
+
+
+def writer(name: str, writes: int = 1, parallel_writes: int = 1) -> Steps[str]:
+    """Open the store and write `writes` groups of two rows each, one after the other."""
+    lease: Lease = yield from open_writer(parallel_writes)
+    yield from ask(Record(("open", lease.epoch, lease.next_slot)))
+    for number in range(writes):
+        yield from one_write(lease, lease.next_slot + number, f"{name}{number}")
+    return "done"
+
+
+def one_write(lease: Lease, slot: int, value: str) -> Steps[None]:
+    put_id = yield from ask(NewId())
+    # Sequence numbers ascend with epoch and slot, as the store's do.
+    body = group_of({value: value, f"{value}+": value}, lease.epoch, put_id, seq=lease.epoch * 100 + slot)
+    yield from append(WAL, slot, body, lease.epoch)
+    yield from ask(Record(("acknowledged", value, slot)))
+
+
+def compactor(passes: int = 1) -> Steps[str]:
+    epoch = yield from claim_compactor()
+    for _ in range(passes):
+        yield from compact_wal(epoch)
+    return "done"
+
+
+def collector(passes: int = 1) -> Steps[str]:
+    for _ in range(passes):
+        yield from collect_garbage(retention_ms=0)
+    return "done"
+
+
+def reader(value: str) -> Steps[str]:
+    """Read both rows of a group in one view, and tell what was seen."""
+    view = yield from newest_view()
+    seen: tuple[bool, ...] = ()
+    for key in (value, f"{value}+"):
+        row = find_in_groups(view.groups, key.encode())
+        if row is None:
+            row = yield from find_in_runs(view.manifest.value.runs, key.encode(), NoCache())
+        seen = (*seen, row is not None)
+    yield from ask(Record(("read", value, seen)))
+    return "done"
+
+
+# A store at rest, on which protocols run to their end.
+
+
+def answer(bodies: dict[str, bytes], request: Request[Any]) -> Any:
+    match request:
+        case Get(path):
+            return bodies.get(path)
+        case GetRange(path, start, length):
+            return None if path not in bodies else bodies[path][start : start + length]
+        case GetAll(paths):
+            return tuple(map(bodies.get, paths))
+        case List(prefix, after):
+            found = sorted(path for path in bodies if path.startswith(prefix) and path > after)
+            return tuple(ObjectInfo(path, len(bodies[path]), 0) for path in found)
+        case PutIfAbsent(path, body):
+            if path in bodies:
+                return False
+            bodies[path] = body
+            return True
+        case NewId():
+            return "f" * 32
+        case Now():
+            return 0
+    raise TypeError(request)
+
+
+def at_rest(bodies: Mapping[str, bytes], steps: Steps[T]) -> T:
+    """Run a protocol to its end while nobody else does anything."""
+    objects = dict(bodies)
+    try:
+        request = next(steps)
+        while True:
+            request = steps.send(answer(objects, request))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def store_at_rest(*values: str) -> dict[str, bytes]:
+    """Return the objects of a store that a writer has opened, written to and left."""
+    objects = MemoryStore()
+    from endive.drivers.blocking import BlockingDriver
+
+    driver = BlockingDriver(objects, clock=lambda: 0, new_id=iter([f"{n:032x}" for n in range(10**6, 10**6 + 99)]).__next__)
+    lease = driver.run(open_writer())
+    for place, value in enumerate(values):
+        put_id = f"{10**7 + place:032x}"
+        body = group_of({value: value, f"{value}+": value}, lease.epoch, put_id, seq=place + 1)
+        driver.run(append(WAL, lease.next_slot + place, body, lease.epoch))
+    return {info.path: objects.get(info.path) or b"" for info in objects.list("")}
+
+
+# Invariants.
+
+
+def holds(key: str) -> Steps[bool]:
+    view = yield from newest_view()
+    row = find_in_groups(view.groups, key.encode())
+    if row is None:
+        row = yield from find_in_runs(view.manifest.value.runs, key.encode(), NoCache())
+    return row is not None
+
+
+def acknowledged_writes_are_there(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    for event in events:
+        match event:
+            case ("acknowledged", str(value), slot):
+                try:
+                    there = at_rest(bodies, holds(value)) and at_rest(bodies, holds(f"{value}+"))
+                except EndiveError as error:
+                    return f"reading {value!r}: {error}"
+                if not there and not is_behind_a_gap(bodies, slot):
+                    return f"acknowledged write {value!r} in slot {slot} is missing"
+    return None
+
+
+def is_behind_a_gap(bodies: Mapping[str, bytes], slot: int) -> bool:
+    """Whether a write is in the WAL, but readers wait for one before it."""
+    view = at_rest(bodies, newest_view())
+    return WAL.path_of(slot) in bodies and slot > view.wal_end
+
+
+def one_writer_is_open(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    """No object of an older epoch stands where, or behind where, a newer writer has opened."""
+    opened = [(event[1], event[2]) for event in events if isinstance(event, tuple) and event[0] == "open"]
+    if len({epoch for epoch, _ in opened}) != len(opened):
+        return f"two writers have the same epoch: {sorted(opened)}"
+    for path, body in bodies.items():
+        slot = WAL.slot_of(path)
+        if slot is None:
+            continue
+        epoch = decode_footer(path, body).epoch
+        for newer, next_slot in opened:
+            if epoch < newer and slot >= next_slot:
+                kind = "fence" if is_fence(ObjectInfo(path, len(body), 0)) else "write"
+                return f"a {kind} of epoch {epoch} in slot {slot}, though epoch {newer} has opened at {next_slot}"
+    return None
+
+
+def no_batch_is_torn(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    for event in events:
+        match event:
+            case ("read", value, (first, second)) if first != second:
+                return f"a reader saw half of the batch {value!r}"
+    return None
+
+
+def a_new_writer_can_open(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    try:
+        at_rest(bodies, open_writer())
+    except FencedError:
+        raise
+    except EndiveError as error:
+        return f"the store cannot be opened any more: {error}"
+    return None
+
+
+INVARIANTS: dict[str, Invariant] = {
+    "an acknowledged write is missing": acknowledged_writes_are_there,
+    "two writers are open": one_writer_is_open,
+    "a reader sees a torn batch": no_batch_is_torn,
+    "the store cannot be opened": a_new_writer_can_open,
+}
