@@ -179,3 +179,14 @@ class StoreClosedError(EndiveError):
 
     def __str__(self) -> str:
         return f"{self.url}: the store is closed; open it anew"
+
+
+class ViewExpiredError(EndiveError):
+    """What this view needs has been collected. Start over; make a checkpoint for what takes long."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: collected while a view was using it; start over, with a checkpoint if it takes long"

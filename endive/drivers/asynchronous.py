@@ -8,7 +8,7 @@ import asyncio
 from typing import TypeVar
 
 from endive.drivers.blocking import BlockingDriver
-from endive.errors import OutcomeUnknownError
+from endive.errors import EndiveError
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class AsyncDriver:
             while True:
                 try:
                     reply = await asyncio.to_thread(self._blocking.answer, request)
-                except OutcomeUnknownError as error:
+                except EndiveError as error:  # the protocol may know what to do
                     request = steps.throw(error)
                 else:
                     request = steps.send(reply)

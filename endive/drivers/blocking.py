@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeVar
 
-from endive.errors import OutcomeUnknownError, StorageUnavailableError
+from endive.errors import EndiveError, OutcomeUnknownError, StorageUnavailableError
 from endive.objects.api import ObjectStore
 from endive.protocol.requests import (
     Delete,
@@ -86,7 +86,7 @@ class BlockingDriver:
             while True:
                 try:
                     reply = self.answer(request)
-                except OutcomeUnknownError as error:
+                except EndiveError as error:  # the protocol may know what to do
                     request = steps.throw(error)
                 else:
                     request = steps.send(reply)

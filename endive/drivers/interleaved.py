@@ -10,17 +10,21 @@ protocol may take any number of steps. Within bounds that the caller states, the
 * **jumps of the clock**: every checkpoint expires at once, for one protocol earlier than for the next, since each reads the
   clock when its turn comes.
 
+Where that is too much, the search can be bounded by the number of *preemptions*: how often a protocol that could go on is
+made to wait for another. Most races need one or two.
+
 States that are equal are visited once: the objects, the events recorded, each protocol's own state, what is left of the
 bounds. The search is breadth first, so a violation is reported with a shortest run that leads to it.
 """
 
+import gc
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from endive.drivers.automaton import Automaton, Node, Program, Raise
-from endive.errors import InvariantError, OutcomeUnknownError
+from endive.errors import AttemptsExhaustedError, InvariantError, OutcomeUnknownError
 from endive.protocol.requests import (
     Delete,
     Get,
@@ -53,6 +57,8 @@ class Bounds:
     lost_replies: int = 0
     crashes: int = 0
     clock_jumps: int = 0
+    preemptions: int | None = None
+    """How often a protocol that could go on has to let another one go first. None: any number of times."""
     states_max: int = 20_000_000
 
 
@@ -84,6 +90,9 @@ class Weather:
     lost_replies: int
     crashes: int
     clock_jumps: int
+    preemptions: int | None
+    last: int
+    """Who took the last step, where that matters."""
 
 
 @dataclass
@@ -156,7 +165,13 @@ def explore(
     merge: bool = True,
 ) -> Exploration:
     """Try every order of the programs' steps. `merge=False` tells states apart by their histories: slow, for checking."""
-    return _Search(programs, invariants, bounds, objects or {}, merge).run()
+    collecting = gc.isenabled()
+    gc.disable()  # millions of small tuples, none of them garbage
+    try:
+        return _Search(programs, invariants, bounds, objects or {}, merge).run()
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +200,9 @@ class _Search:
         self._bounds = bounds
         self._objects = _Numbers(Objects(tuple((path, body, 0) for path, body in sorted(objects.items()))))
         self._events: _Numbers[frozenset[Hashable]] = _Numbers(frozenset())
-        self._weather = _Numbers(Weather((), 0, bounds.lost_replies, bounds.crashes, bounds.clock_jumps))
+        self._weather = _Numbers(
+            Weather((), 0, bounds.lost_replies, bounds.crashes, bounds.clock_jumps, bounds.preemptions, CRASHED)
+        )
         self._steps: dict[tuple[int, int, int, int, bool], _Step] = {}
         self._looked_at: set[tuple[int, int]] = set()
         self._origins: dict[State, State | None] = {}
@@ -203,16 +220,20 @@ class _Search:
                 found.run = self._run_to(state)
                 return found
             before = found.steps
-            for _, successor in self._successors(state):
-                found.steps += 1
-                if successor not in self._origins:
-                    self._origins[successor] = state
-                    queue.append(successor)
+            try:
+                for _, successor in self._successors(state):
+                    found.steps += 1
+                    if successor not in self._origins:
+                        self._origins[successor] = state
+                        queue.append(successor)
+            except InvariantError as error:  # a protocol itself found that something cannot be
+                found.violation, found.run = str(error), self._run_to(state)
+                return found
             if found.steps == before:
                 found.ends += 1
                 found.results.add(self._results(state))
             if len(self._origins) > self._bounds.states_max:
-                raise InvariantError("the search stays within its bounds", f"{len(self._origins):,} states")
+                raise AttemptsExhaustedError("the search", self._bounds.states_max)
         return found
 
     def _start(self) -> State:
@@ -234,10 +255,12 @@ class _Search:
             if number == CRASHED or automaton.nodes[number].request is None:
                 continue
             working = True
-            step = self._step(place, number, state[-3], weather.clock, lost=False)
-            yield step.what, self._moved(state, place, step, state[-1])
-            if weather.lost_replies and isinstance(automaton.nodes[number].request, PutIfAbsent | Put | Delete):
-                yield self._reply_lost(state, place, weather)
+            now = self._weather_for(state, place, weather)
+            if now is not None:
+                step = self._step(place, number, state[-3], weather.clock, lost=False)
+                yield step.what, self._moved(state, place, step, now)
+                if weather.lost_replies and isinstance(automaton.nodes[number].request, PutIfAbsent | Put | Delete):
+                    yield self._reply_lost(state, place, self._weather.values[now])
             if weather.crashes:
                 after = self._weather.of(replace(weather, crashes=weather.crashes - 1))
                 yield f"{self._names[place]} crashes", (*state[:place], CRASHED, *state[place + 1 : -1], after)
@@ -245,6 +268,16 @@ class _Search:
         if weather.clock_jumps and working:
             jumped = replace(weather, clock=weather.clock + JUMP_MS, clock_jumps=weather.clock_jumps - 1)
             yield "the clock jumps", (*state[:-1], self._weather.of(jumped))
+
+    def _weather_for(self, state: State, place: int, weather: Weather) -> int | None:
+        """Return the weather in which a protocol takes its step; None if it must let another one go on."""
+        if weather.preemptions is None or weather.last == place:
+            return state[-1]
+        interrupted = weather.last != CRASHED and state[weather.last] != CRASHED
+        interrupted = interrupted and self._automata[weather.last].nodes[state[weather.last]].request is not None
+        if interrupted and not weather.preemptions:
+            return None
+        return self._weather.of(replace(weather, last=place, preemptions=weather.preemptions - interrupted))
 
     def _reply_lost(self, state: State, place: int, weather: Weather) -> tuple[str, State]:
         request = self._automata[place].nodes[state[place]].request
@@ -288,11 +321,12 @@ class _Search:
         return _Step(node.number, self._objects.of(after), recorded, what)
 
     def _past_records(self, place: int, node: Node) -> tuple[Node, frozenset[Hashable]]:
-        """Take note of what a protocol records: nobody else sees it, so it is no step."""
+        """Take note of what a protocol records, and tell the time where it stands still: nobody else sees it."""
         recorded: frozenset[Hashable] = frozenset()
-        while isinstance(node.request, Record):
-            recorded |= {node.request.event}
-            node = self._automata[place].after(node, None)
+        while isinstance(node.request, Record) or (isinstance(node.request, Now) and not self._bounds.clock_jumps):
+            if isinstance(node.request, Record):
+                recorded |= {node.request.event}
+            node = self._automata[place].after(node, None if isinstance(node.request, Record) else 0)
         return node, recorded
 
     # What is found.

@@ -100,7 +100,7 @@ def _needs(retention_ms: int) -> Steps[_Needs]:
             raise StoreNotFoundError(MANIFESTS.prefix)
         current = yield from update(MANIFESTS, partial(_without_expired, put_id=put_id, now_unix_s=now_ms // 1000))
         listing = yield from ask(List(MANIFESTS.prefix))
-        pinned = {checkpoint.manifest_id for checkpoint in current.value.checkpoints}
+        pinned = pinned_by(current.value, now_ms // 1000)
         wanted = tuple(sorted((pinned | _superseded_lately(listing, now_ms, retention_ms)) - {current.number}))
         bodies = yield from ask(GetAll(tuple(map(MANIFESTS.path_of, wanted))))
         if None in bodies:
@@ -112,6 +112,11 @@ def _needs(retention_ms: int) -> Steps[_Needs]:
         )
         return _Needs(current, others, listing)
     raise AttemptsExhaustedError(MANIFESTS.prefix, ROUNDS_MAX)
+
+
+def pinned_by(manifest: StoreManifest, now_unix_s: int) -> set[int]:  # noqa: ARG001 - the time does not matter: see above
+    """Return the manifests that checkpoints hold. An expired checkpoint holds as long as it is in the manifest."""
+    return {checkpoint.manifest_id for checkpoint in manifest.checkpoints}
 
 
 def _without_expired(base: Numbered[StoreManifest], put_id: str, now_unix_s: int) -> StoreManifest:

@@ -32,7 +32,8 @@ BLOCK_BYTES = 16 * 1024
 BLOCK_BYTES_MAX = 1 << 30
 TOMBSTONE = (1 << 32) - 1
 """The length that stands for "deleted"."""
-VALUE_BYTES_MAX = TOMBSTONE - 1
+KEY_BYTES_MAX = 1 << 16
+VALUE_BYTES_MAX = 1 << 28
 _RAW, _ZSTD = 0, 1
 _COMPRESS_MIN = 256
 _FOOTER = struct.Struct("<8sHxxxxxxQ16sQQQQIIIII")

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from endive.errors import OutcomeUnknownError
+from endive.errors import OutcomeUnknownError, StorageAccessError, StorageUnavailableError
 
 T = TypeVar("T")
 Reply = TypeVar("Reply")
@@ -128,12 +128,16 @@ def create(path: str, body: bytes) -> Steps[bool]:
     for _ in range(TRIES_MAX):
         try:
             created = yield from ask(PutIfAbsent(path, body))
+            if created or not was_unsure:
+                return created
+            found = yield from ask(Get(path))
         except OutcomeUnknownError:
             was_unsure = True
             continue
-        if created or not was_unsure:
-            return created
-        found = yield from ask(Get(path))
+        except (StorageUnavailableError, StorageAccessError):
+            if was_unsure:  # this try did nothing, but an earlier one may have
+                break
+            raise
         if found is None:
             break  # somebody's object, deleted since: it may have been ours
         return found == body

@@ -5,6 +5,7 @@ decided by the store's own reading protocol, run to its end on the objects of th
 """
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from endive.drivers.interleaved import Invariant, Record
@@ -14,10 +15,9 @@ from endive.kv.compactor import claim_compactor, compact_wal
 from endive.kv.format import Rows, decode_footer, encode_sst
 from endive.kv.lookup import find_in_groups, find_in_runs
 from endive.kv.opening import Lease, open_writer
-from endive.kv.reading import newest_view
+from endive.kv.reading import create_checkpoint, newest_view, prolong_checkpoint, view_at
 from endive.kv.tables import NoCache
 from endive.kv.wal import WAL, is_fence
-from endive.objects.memory import MemoryStore
 from endive.protocol.fencing import append
 from endive.protocol.requests import (
     Get,
@@ -32,6 +32,7 @@ from endive.protocol.requests import (
     Steps,
     ask,
 )
+from tests.races.processes import driver_of
 
 T = TypeVar("T")
 
@@ -62,16 +63,19 @@ def one_write(lease: Lease, slot: int, value: str) -> Steps[None]:
     yield from ask(Record(("acknowledged", value, slot)))
 
 
-def compactor(passes: int = 1) -> Steps[str]:
+def compactor() -> Steps[str]:
     epoch = yield from claim_compactor()
-    for _ in range(passes):
-        yield from compact_wal(epoch)
+    yield from compact_wal(epoch)
     return "done"
 
 
-def collector(passes: int = 1) -> Steps[str]:
-    for _ in range(passes):
-        yield from collect_garbage(retention_ms=0)
+def compactor_open_already(epoch: int = 1) -> Steps[str]:
+    yield from compact_wal(epoch)
+    return "done"
+
+
+def collector() -> Steps[str]:
+    yield from collect_garbage(retention_ms=0)
     return "done"
 
 
@@ -85,6 +89,22 @@ def reader(value: str) -> Steps[str]:
             row = yield from find_in_runs(view.manifest.value.runs, key.encode(), NoCache())
         seen = (*seen, row is not None)
     yield from ask(Record(("read", value, seen)))
+    return "done"
+
+
+def open_already(name: str, lease: Lease, writes: int = 1) -> Steps[str]:
+    """Go on writing as a writer that has opened before."""
+    for number in range(writes):
+        yield from one_write(lease, lease.next_slot + number, f"{name}{number}")
+    return "done"
+
+
+def keeper(lifetime_s: int = 0) -> Steps[str]:
+    """Pin the store's state, for a while first if so asked, then for ever, and rely on it."""
+    checkpoint = yield from create_checkpoint(lifetime_s)
+    if lifetime_s:
+        yield from prolong_checkpoint(checkpoint.id, 0)
+    yield from ask(Record(("pinned", checkpoint.id)))
     return "done"
 
 
@@ -126,18 +146,19 @@ def at_rest(bodies: Mapping[str, bytes], steps: Steps[T]) -> T:
         return result
 
 
-def store_at_rest(*values: str) -> dict[str, bytes]:
-    """Return the objects of a store that a writer has opened, written to and left."""
-    objects = MemoryStore()
-    from endive.drivers.blocking import BlockingDriver
+def store_at_rest(*values: str, parallel_writes: int = 1) -> tuple[dict[str, bytes], Lease]:
+    """Return the objects of a store to which one writer has written, and what that writer holds.
 
-    driver = BlockingDriver(objects, clock=lambda: 0, new_id=iter([f"{n:032x}" for n in range(10**6, 10**6 + 99)]).__next__)
-    lease = driver.run(open_writer())
+    A compactor has claimed its epoch, and has not done anything yet.
+    """
+    driver = driver_of()
+    lease = driver.run(open_writer(parallel_writes))
     for place, value in enumerate(values):
-        put_id = f"{10**7 + place:032x}"
-        body = group_of({value: value, f"{value}+": value}, lease.epoch, put_id, seq=place + 1)
+        body = group_of({value: value, f"{value}+": value}, lease.epoch, f"{place:032x}", place + 1)
         driver.run(append(WAL, lease.next_slot + place, body, lease.epoch))
-    return {info.path: objects.get(info.path) or b"" for info in objects.list("")}
+    driver.run(claim_compactor())
+    objects = {info.path: driver.objects.get(info.path) or b"" for info in driver.objects.list("")}
+    return objects, replace(lease, next_slot=lease.next_slot + len(values))
 
 
 # Invariants.
@@ -152,9 +173,9 @@ def holds(key: str) -> Steps[bool]:
 
 
 def acknowledged_writes_are_there(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
-    for event in events:
+    for event in events | {("acknowledged", "x", 0)}:  # every store here begins with that write
         match event:
-            case ("acknowledged", str(value), slot):
+            case ("acknowledged", str(value), int(slot)):
                 try:
                     there = at_rest(bodies, holds(value)) and at_rest(bodies, holds(f"{value}+"))
                 except EndiveError as error:
@@ -205,9 +226,22 @@ def a_new_writer_can_open(bodies: Mapping[str, bytes], events: frozenset[Hashabl
     return None
 
 
+def a_pinned_view_can_be_read(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    for event in events:
+        match event:
+            case ("pinned", str(checkpoint_id)):
+                try:
+                    view = at_rest(bodies, view_at(checkpoint_id))
+                    at_rest(bodies, find_in_runs(view.manifest.value.runs, b"x", NoCache()))
+                except EndiveError as error:
+                    return str(error)
+    return None
+
+
 INVARIANTS: dict[str, Invariant] = {
     "an acknowledged write is missing": acknowledged_writes_are_there,
     "two writers are open": one_writer_is_open,
     "a reader sees a torn batch": no_batch_is_torn,
+    "a pinned view is gone": a_pinned_view_can_be_read,
     "the store cannot be opened": a_new_writer_can_open,
 }
