@@ -138,7 +138,7 @@ class CorruptObjectError(EndiveError):
 
 
 class MissingObjectError(EndiveError):
-    """An object that the store needs is not there, though nothing says that it was superseded. Run `endive kv check`."""
+    """An object that the newest manifest needs is not there. Run `endive kv check`; nothing was overwritten."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

@@ -1,7 +1,8 @@
 """The driver for production: an object store, called from whichever thread runs the protocol.
 
-The driver owns retries of what is safe to repeat. A read, a listing, a delete and a put that was refused before it had any
-effect are tried again after a pause; a create whose answer was lost goes back to the protocol, which knows what to do.
+The driver owns retries of what is safe to repeat. A read, a listing, a delete and a put that was refused before it
+had any effect are tried again after a pause; a create whose answer was lost goes back to the protocol, which knows
+what to do.
 """
 
 import os

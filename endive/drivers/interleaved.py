@@ -3,15 +3,15 @@
 A step is one request: it takes effect and is answered at one moment. Between any two steps of a protocol, every other
 protocol may take any number of steps. Within bounds that the caller states, the search also tries
 
-* **lost replies**: the protocol learns that the outcome is unknown, and the request may take effect at any later moment, or
-  never. A delete is sent again by the driver, as in production, while the first one may still arrive;
+* **lost replies**: the protocol learns that the outcome is unknown, and the request may take effect at any later
+  moment, or never. A delete is sent again by the driver, as in production, while the first one may still arrive;
 * **crashes**: a protocol takes no more steps. (A protocol that is not chosen for the rest of a run has crashed too, and
   invariants are looked at in every state; the explicit crash is for what is looked at when everything has ended.)
-* **jumps of the clock**: every checkpoint expires at once, for one protocol earlier than for the next, since each reads the
-  clock when its turn comes.
+* **jumps of the clock**: every checkpoint expires at once, for one protocol earlier than for the next, since each
+  reads the clock when its turn comes.
 
-Where that is too much, the search can be bounded by the number of *preemptions*: how often a protocol that could go on is
-made to wait for another. Most races need one or two.
+Where that is too much, the search can be bounded by the number of *preemptions*: how often a protocol that could go
+on is made to wait for another. Most races need one or two.
 
 States that are equal are visited once: the objects, the events recorded, each protocol's own state, what is left of the
 bounds. The search is breadth first, so a violation is reported with a shortest run that leads to it.
@@ -164,7 +164,7 @@ def explore(
     objects: Mapping[str, bytes] | None = None,
     merge: bool = True,
 ) -> Exploration:
-    """Try every order of the programs' steps. `merge=False` tells states apart by their histories: slow, for checking."""
+    """Try every order of the programs' steps. `merge=False`: states are told apart by their histories, for checking."""
     collecting = gc.isenabled()
     gc.disable()  # millions of small tuples, none of them garbage
     try:
@@ -345,7 +345,9 @@ class _Search:
 
     def _results(self, state: State) -> tuple[Hashable, ...]:
         numbers = zip(self._automata, state, strict=False)
-        return tuple("crashed" if number == CRASHED else automaton.nodes[number].result for automaton, number in numbers)
+        return tuple(
+            "crashed" if number == CRASHED else automaton.nodes[number].result for automaton, number in numbers
+        )
 
     def _run_to(self, state: State) -> tuple[str, ...]:
         lines: list[str] = []

@@ -1,20 +1,20 @@
 """The collector: deletes what nobody needs any more. Any number may run at the same time.
 
-**What is needed.** A manifest is *active* if it is the newest one, or if a checkpoint in the newest one names it. Here it also
-is for a while after it was superseded, so that a scan without a checkpoint can finish. Needed are the active manifests, the
-SSTs they name, and of the WAL: for the newest manifest all slots from the last compacted one on, for others the
-slots between the last compacted and the last seen one.
+**What is needed.** A manifest is *active* if it is the newest one, or if a checkpoint in the newest one names it.
+Here it also is for a while after it was superseded, so that a scan without a checkpoint can finish. Needed are the
+active manifests, the SSTs they name, and of the WAL: for the newest manifest all slots from the last compacted one
+on, for others the slots between the last compacted and the last seen one.
 
 **What can race.**
 
-* *A checkpoint that expires while its owner prolongs it.* Expired checkpoints are first removed from the manifest, by the
-  same conditional write as every change; whoever prolongs one finds it gone, or comes first. No clock decides.
-* *Manifests that appear meanwhile.* What is garbage stays garbage: a later manifest names SSTs of the earlier one or new
-  ones, pins active manifests only, and needs no more of the WAL.
-* *An SST that no manifest names yet* is under way or garbage. Ids ascend in the order of publication, so one that is not
-  above the newest manifest's `sst_id_last` was published or will never be.
-* *A process that stalled* creates a manifest id again: the boundary, in `endive.protocol.sequenced`. It fills a WAL slot
-  again: that slot had its own rows, which are in the levels, or a fence, and fences stay.
+* *A checkpoint that expires while its owner prolongs it.* Expired checkpoints are first removed from the manifest, by
+  the same conditional write as every change; whoever prolongs one finds it gone, or comes first. No clock decides.
+* *Manifests that appear meanwhile.* What is garbage stays garbage: a later manifest names SSTs of the earlier one or
+  new ones, pins active manifests only, and needs no more of the WAL.
+* *An SST that no manifest names yet* is under way or garbage. Ids ascend in the order of publication, so one that is
+  not above the newest manifest's `sst_id_last` was published or will never be.
+* *A process that stalled* creates a manifest id again: the boundary, in `endive.protocol.sequenced`. It fills a WAL
+  slot again: that slot had its own rows, which are in the levels, or a fence, and fences stay.
 """
 
 from collections.abc import Iterable
@@ -130,8 +130,5 @@ def _superseded_lately(listing: tuple[ObjectInfo, ...], now_ms: int, retention_m
     return {
         number
         for number in numbers
-        if MANIFESTS.path_of(number + 1) in written
-        and written[MANIFESTS.path_of(number + 1)] + retention_ms > now_ms
+        if MANIFESTS.path_of(number + 1) in written and written[MANIFESTS.path_of(number + 1)] + retention_ms > now_ms
     }
-
-

@@ -1,14 +1,14 @@
 """The compactor: WAL to level 0, then levels. One at a time, by an epoch of its own.
 
-**Levels.** Level 0 holds runs made from the WAL. When a level has `FANOUT` runs, they are merged into one run of the next
-level. Each row is written once for each level, about log4(size) times, which is what counts where every byte written
-is a request to a remote store; in exchange a key may be in up to three runs a level, which filters and caches make
-cheap. (Levelled compaction writes a row about ten times for each level.)
+**Levels.** Level 0 holds runs made from the WAL. When a level has `FANOUT` runs, they are merged into one run of the
+next level. Each row is written once for each level, about log4(size) times, which is what counts where every byte
+written is a request to a remote store; in exchange a key may be in up to three runs a level, which filters and caches
+make cheap. (Levelled compaction writes a row about ten times for each level.)
 
-**What can race.** A newer compactor: every change of the manifest requires that the epoch is still ours, in the manifest
-that is being replaced. Writers and readers change the same manifest: the change is applied to the newest one. The
-collector: it may delete an SST that no manifest names yet, unless it can tell; SST ids ascend in the order in which
-they are published, and the manifest says up to which id they have been (`sst_id_last`). WAL slots that a
+**What can race.** A newer compactor: every change of the manifest requires that the epoch is still ours, in the
+manifest that is being replaced. Writers and readers change the same manifest: the change is applied to the newest
+one. The collector: it may delete an SST that no manifest names yet, unless it can tell; SST ids ascend in the order
+in which they are published, and the manifest says up to which id they have been (`sst_id_last`). WAL slots that a
 collector has deleted: only slots that follow the last compacted one are read, and those are not deleted.
 
 **Tombstones** are dropped when nothing older is left that they could hide: the merge includes the last run.
@@ -84,7 +84,14 @@ def compact_wal(epoch: int) -> Steps[Compaction | None]:
 
 
 def _with_wal(
-    base: Numbered[StoreManifest], put_id: str, epoch: int, after: int, end: int, row_seq: int, run: SortedRun | None, last: int
+    base: Numbered[StoreManifest],
+    put_id: str,
+    epoch: int,
+    after: int,
+    end: int,
+    row_seq: int,
+    run: SortedRun | None,
+    last: int,
 ) -> StoreManifest:
     return base.value.with_wal_compacted(put_id, epoch, after, end, row_seq, run, last)
 
@@ -120,7 +127,12 @@ def compact_levels(epoch: int, everything: bool = False) -> Steps[Compaction | N
 
 
 def _with_merged(
-    base: Numbered[StoreManifest], put_id: str, epoch: int, merged: tuple[SortedRun, ...], run: SortedRun | None, last: int
+    base: Numbered[StoreManifest],
+    put_id: str,
+    epoch: int,
+    merged: tuple[SortedRun, ...],
+    run: SortedRun | None,
+    last: int,
 ) -> StoreManifest:
     return base.value.with_merged(put_id, epoch, merged, run, last)
 

@@ -119,7 +119,16 @@ def encode_sst(rows: Rows, epoch: int, put_id: str) -> bytes:
     index = _stored(_index_payload(places, rows.keys[-1]))
     packed = build_filter(rows.keys)
     footer = Footer(
-        epoch, put_id, min(rows.seqs), max(rows.seqs), len(rows.keys), offset, len(index), crc32c(index), len(packed), crc32c(packed)
+        epoch,
+        put_id,
+        min(rows.seqs),
+        max(rows.seqs),
+        len(rows.keys),
+        offset,
+        len(index),
+        crc32c(index),
+        len(packed),
+        crc32c(packed),
     )
     return b"".join((*parts, index, packed, _footer(footer)))
 
@@ -150,7 +159,11 @@ def _payload(rows: Rows, start: int, end: int) -> bytes:
 def _index_payload(places: list[BlockPlace], last_key: bytes) -> bytes:
     parts = [_COUNT.pack(len(places))]
     for place in places:
-        parts += (_BLOCK_PLACE.pack(place.offset, place.length, place.crc), _COUNT.pack(len(place.first_key)), place.first_key)
+        parts += (
+            _BLOCK_PLACE.pack(place.offset, place.length, place.crc),
+            _COUNT.pack(len(place.first_key)),
+            place.first_key,
+        )
     return b"".join((*parts, last_key))
 
 
@@ -187,7 +200,9 @@ def _footer(footer: Footer) -> bytes:
 def decode_footer(path: str, tail: bytes) -> Footer:
     """Return the footer at the end of `tail`."""
     if len(tail) < _FOOTER.size:
-        raise CorruptObjectError(path, f"an SST has at least {_FOOTER.size} bytes, not {len(tail)}: cut short or foreign")
+        raise CorruptObjectError(
+            path, f"an SST has at least {_FOOTER.size} bytes, not {len(tail)}: cut short or foreign"
+        )
     body = tail[-_FOOTER.size :]
     if not body.startswith(MAGIC):
         raise CorruptObjectError(path, "not an SST of an Endive store, or cut short")
@@ -235,7 +250,9 @@ def _places(path: str, payload: bytes) -> tuple[tuple[BlockPlace, ...], bytes]:
 def decode_block(path: str, place: BlockPlace, stored: bytes) -> Rows:
     """Return the rows of one block, given its bytes."""
     if len(stored) != place.length or crc32c(stored) != place.crc:
-        raise CorruptObjectError(path, f"the block at byte {place.offset} is damaged: length or checksum does not match")
+        raise CorruptObjectError(
+            path, f"the block at byte {place.offset} is damaged: length or checksum does not match"
+        )
     payload = _loaded(path, stored)
     if len(payload) < _COUNT.size:
         raise CorruptObjectError(path, f"the block at byte {place.offset} is cut short")

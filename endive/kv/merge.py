@@ -21,9 +21,7 @@ def merge(sources: Iterable[Rows], keep_tombstones: bool) -> Rows:
 def between(rows: Rows, start: bytes | None, end: bytes | None) -> Rows:
     """Return the rows with `start` <= key < `end`; None is no limit."""
     kept = [
-        place
-        for place, key in enumerate(rows.keys)
-        if (start is None or key >= start) and (end is None or key < end)
+        place for place, key in enumerate(rows.keys) if (start is None or key >= start) and (end is None or key < end)
     ]
     if len(kept) == len(rows.keys):
         return rows

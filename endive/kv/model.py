@@ -110,7 +110,9 @@ class StoreManifest:
         """Put the slots after `after` up to `end` into the levels; `run` is None if they held no rows."""
         self._require_compactor(epoch)
         if self.wal_id_last_compacted != after:
-            raise InvariantError("one compactor at a time", f"compacted up to {self.wal_id_last_compacted}, not {after}")
+            raise InvariantError(
+                "one compactor at a time", f"compacted up to {self.wal_id_last_compacted}, not {after}"
+            )
         return replace(
             self,
             put_id=put_id,

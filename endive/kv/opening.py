@@ -3,13 +3,13 @@
 **What can race.** Two writers open at the same time; an older writer is still at work; a compactor and a collector move
 the beginning of the WAL meanwhile.
 
-**What is promised.** When `open_writer` returns, no WAL object of an older epoch appears at `next_slot` or behind it, and
-every write that any older writer acknowledged is in the levels or in the slots before `next_slot`.
+**What is promised.** When `open_writer` returns, no WAL object of an older epoch appears at `next_slot` or behind it,
+and every write that any older writer acknowledged is in the levels or in the slots before `next_slot`.
 
 The order of the steps carries the promise:
 
-1. Read the newest manifest, *then* list the WAL, *then* claim the next epoch by creating the next manifest. Whoever claims
-   a later epoch fences later, so its fences are not before the end that was listed here: this writer walks
+1. Read the newest manifest, *then* list the WAL, *then* claim the next epoch by creating the next manifest. Whoever
+   claims a later epoch fences later, so its fences are not before the end that was listed here: this writer walks
    into them and stops. Were the WAL listed after the claim, this writer could start behind a newer one's fences. The
    claim fails if the manifest has moved, so the listing agrees with the manifest it is built on.
 2. Fence: `endive.protocol.fencing`.

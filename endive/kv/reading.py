@@ -1,14 +1,24 @@
 """Views: what a reader sees, and how it gets a newer one.
 
-A view is a manifest and the WAL that follows it, up to the first gap: every group of rows before the gap, and none behind
-it, so a reader never sees half a batch, nor a later write without the earlier ones. The manifest is read before the WAL
-is listed: slots that vanish in between are in the levels of a newer manifest, and the reader starts over. A missing
-object means "refresh", and is an error only if the manifest is still the newest one.
+A view is a manifest and the WAL that follows it, up to the first gap: every group of rows before the gap, and none
+behind it, so a reader never sees half a batch, nor a later write without the earlier ones.
+
+**What can race.** While a reader stands between reading the manifest and listing the WAL, slots are compacted and
+collected. The listing then begins with a gap, and the old manifest does not have the rows either: a view made of the two
+lacks acknowledged writes, without a sign that anything is missing. So the reader looks for a newer manifest after it has
+read the WAL, and starts over from it if slots have been compacted since. A missing object means the same, and is an
+error only if there is no newer manifest.
 """
 
 from dataclasses import dataclass
 
-from endive.errors import AttemptsExhaustedError, CheckpointGoneError, MissingObjectError, OutcomeUnknownError, StoreNotFoundError
+from endive.errors import (
+    AttemptsExhaustedError,
+    CheckpointGoneError,
+    MissingObjectError,
+    OutcomeUnknownError,
+    StoreNotFoundError,
+)
 from endive.kv.manifest import MANIFESTS
 from endive.kv.model import Checkpoint, StoreManifest
 from endive.kv.opening import Group, replay
@@ -32,20 +42,31 @@ class View:
 
 def newest_view(known: View | None = None) -> Steps[View]:
     """Return the newest view; `known`: an earlier one, whose groups need not be read again."""
-    manifest_before = 0
+    manifest = yield from _require_newest()
     for _ in range(ROUNDS_MAX):
-        manifest = yield from newest(MANIFESTS)
-        if manifest is None:
-            raise StoreNotFoundError(MANIFESTS.prefix)
         after = manifest.value.wal_id_last_compacted
         end = yield from contiguous_end(WAL, after)
         groups = yield from _groups(after, end, known)
-        if groups is not None:
-            return View(manifest, groups, end)
-        if manifest.number == manifest_before:
-            raise MissingObjectError(WAL.prefix)
-        manifest_before = manifest.number
+        newer = yield from newer_than(manifest)
+        if newer is None and groups is None:
+            raise MissingObjectError(WAL.path_of(after + 1))
+        if groups is not None and (newer is None or newer.value.wal_id_last_compacted == after):
+            return View(newer or manifest, groups, end)
+        # Slots have been compacted since the manifest was read, so the listing may lack what was collected.
+        manifest = newer or manifest
     raise AttemptsExhaustedError(MANIFESTS.prefix, ROUNDS_MAX)
+
+
+def _require_newest() -> Steps[Numbered[StoreManifest]]:
+    manifest = yield from newest(MANIFESTS)
+    if manifest is None:
+        raise StoreNotFoundError(MANIFESTS.prefix)
+    return manifest
+
+
+def newer_than(manifest: Numbered[StoreManifest]) -> Steps[Numbered[StoreManifest] | None]:
+    """Return the newest manifest if it is newer than this one."""
+    return (yield from newest(MANIFESTS, manifest.number))
 
 
 def _groups(after: int, end: int, known: View | None) -> Steps[tuple[Group, ...] | None]:
@@ -88,9 +109,7 @@ def prolong_checkpoint(checkpoint_id: str, lifetime_s: int) -> Steps[None]:
     put_id = yield from ask(NewId())
     now_ms = yield from ask(Now())
     expire_unix_s = now_ms // 1000 + lifetime_s if lifetime_s else 0
-    yield from update(
-        MANIFESTS, lambda base: base.value.with_checkpoint_expiry(put_id, checkpoint_id, expire_unix_s)
-    )
+    yield from update(MANIFESTS, lambda base: base.value.with_checkpoint_expiry(put_id, checkpoint_id, expire_unix_s))
 
 
 def remove_checkpoint(checkpoint_id: str) -> Steps[None]:

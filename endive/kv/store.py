@@ -1,8 +1,8 @@
 """The store, open for writing: threads around the protocols and the write queue.
 
-A thread that waits for its rows to become durable does the work itself if nobody else does: it takes all rows that wait,
-writes them as one WAL object, and wakes whoever waits for them. Everything that arrives meanwhile shares the next write.
-So a single writer pays one request and no change of thread, and a hundred writers share a request.
+A thread that waits for its rows to become durable does the work itself if nobody else does: it takes all rows that
+wait, writes them as one WAL object, and wakes whoever waits for them. Everything that arrives meanwhile shares the
+next write. So a single writer pays one request and no change of thread, and a hundred writers share a request.
 
 Rows that nobody waits for are written by a background thread, after an interval or when there are enough of them. The
 same thread compacts and collects, if the store is opened that way, and looks for newer manifests.
@@ -60,7 +60,7 @@ class Ticket:
 
     def wait(self) -> None:
         """Return when the write is durable. Raises what made the writer halt, if it will not be."""
-        self._store._make_durable(self._batch)  # noqa: SLF001 - a ticket is the store's own
+        self._store._make_durable(self._batch)
 
 
 class Store:
@@ -306,7 +306,9 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _require_open(self) -> None:

@@ -1,11 +1,11 @@
 """The writer's memory: groups that wait, groups under way, and what is durable but not yet in the levels.
 
-A plain state machine without threads, clock or I/O, so that the store (threads) and the simulation (virtual time) run the
-same one. Whoever uses it holds a lock around each call.
+A plain state machine without threads, clock or I/O, so that the store (threads) and the simulation (virtual time) run
+the same one. Whoever uses it holds a lock around each call.
 
 A *group* is what goes into one WAL object: all rows that were put while earlier groups were under way. At most
-`parallel_writes` groups are under way; their slots are consecutive, and a slot is taken only if the slot `parallel_writes`
-before it is durable, since that is what the fences of the next writer are counted for.
+`parallel_writes` groups are under way; their slots are consecutive, and a slot is taken only if the slot
+`parallel_writes` before it is durable, since that is what the fences of the next writer are counted for.
 """
 
 from collections.abc import Iterable
@@ -100,7 +100,7 @@ class WriteQueue:
         return batch
 
     def landed(self, batch: Batch) -> None:
-        """A WAL write was confirmed."""
+        """Take note that a WAL write was confirmed."""
         batch.is_durable = True
         while self.under_way and self.under_way[0].is_durable:
             first = self.under_way.pop(0)
@@ -126,7 +126,7 @@ class WriteQueue:
         return None
 
     def layers(self, durable_only: bool = False) -> list[dict[bytes, Row]]:
-        """Return all rows in memory, oldest layer first. They are the queue's own: copy them before releasing the lock."""
+        """Return all rows in memory, oldest layer first: the queue's own dictionaries, to be copied under the lock."""
         found = [memtable.rows for memtable in self.memtables]
         found += [batch.rows for batch in self.under_way if batch.is_durable or not durable_only]
         return found if durable_only else [*found, self.waiting.rows]

@@ -1,7 +1,7 @@
 """What Endive needs of an object store, and no more: create-if-absent, get, ranges, list, delete.
 
-No update by etag and no attributes: a local directory has neither, and S3's etag is the content's MD5, which two writers
-of equal bytes share.
+No update by etag and no attributes: a local directory has neither, and S3's etag is the content's MD5, which two
+writers of equal bytes share.
 """
 
 from dataclasses import dataclass

@@ -104,7 +104,10 @@ class LocalStore:
         if directory in self._known_directories:
             return
         missing = [parent for parent in (directory, *directory.parents) if not parent.exists()]
-        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, "a file is where a directory should be") from error
         for made in missing:
             self._sync_directory(made.parent)
         self._known_directories.add(directory)

@@ -1,8 +1,8 @@
 """What a protocol can ask, and how it asks.
 
-A request carries the type of its reply: `body = yield from ask(Get(path))` is `bytes | None` to a type checker. Protocol
-code keeps to a form that `tests/races/test_protocol_form.py` checks, because the interleaved driver recognises equal
-states by looking at a generator's variables:
+A request carries the type of its reply: `body = yield from ask(Get(path))` is `bytes | None` to a type checker.
+Protocol code keeps to a form that `tests/races/test_protocol_form.py` checks, because the interleaved driver
+recognises equal states by looking at a generator's variables:
 
 * a `yield from` stands alone on the right of an assignment, in a `return`, in a condition or as a statement;
 * all state is in local variables, and is made of plain and frozen values;

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from endive.errors import AttemptsExhaustedError, OutcomeUnknownError
+from endive.errors import AttemptsExhaustedError, OutcomeUnknownError, StoreNotFoundError
 from endive.protocol.requests import Delete, Get, List, ObjectInfo, Steps, ask, create
 
 T = TypeVar("T")
@@ -102,9 +102,9 @@ def newest(family: Family[T], after: int = 0) -> Steps[Numbered[T] | None]:
 def propose(family: Family[T], base: Numbered[T] | None, value: T) -> Steps[Numbered[T] | None]:
     """Create the object after `base` (None: the first one). None: somebody else has done so; read again.
 
-    `OutcomeUnknownError` if the id turns out to be spent. Either it was deleted before the create, which then counts for
-    nothing; or ours was the object that was superseded and deleted, all before the boundaries were listed. The two look
-    the same. The caller reads the newest object to find out whether its change is in there.
+    `OutcomeUnknownError` if the id turns out to be spent. Either it was deleted before the create, which then counts
+    for nothing; or ours was the object that was superseded and deleted, all before the boundaries were listed. The
+    two look the same. The caller reads the newest object to find out whether its change is in there.
     """
     number = 1 if base is None else base.number + 1
     is_ours = yield from create(family.path_of(number), family.encode(value))
@@ -116,7 +116,9 @@ def propose(family: Family[T], base: Numbered[T] | None, value: T) -> Steps[Numb
     return Numbered(number, value)
 
 
-def update(family: Family[T], change: Callable[[Numbered[T]], T], attempts_max: int = ATTEMPTS_MAX) -> Steps[Numbered[T]]:
+def update(
+    family: Family[T], change: Callable[[Numbered[T]], T], attempts_max: int = ATTEMPTS_MAX
+) -> Steps[Numbered[T]]:
     """Apply `change` to the newest object and return what was created. The family must not be empty.
 
     A lost race starts over from the newer object: a change is applied to what is there, never written over it.
@@ -125,7 +127,7 @@ def update(family: Family[T], change: Callable[[Numbered[T]], T], attempts_max: 
     for _ in range(attempts_max):
         base = yield from newest(family)
         if base is None:
-            break
+            raise StoreNotFoundError(family.prefix)
         value = change(base)
         if value is base.value:
             return base

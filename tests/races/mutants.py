@@ -98,8 +98,8 @@ def one_fence() -> Any:
 
 def no_boundary() -> Any:
     def boundary_of(family: object) -> Steps[int]:
+        yield from ()  # a generator, like the one it replaces
         return 0
-        yield  # a generator, like the one it replaces
 
     return swapped(("endive.protocol.sequenced.boundary_of", boundary_of))
 
@@ -151,11 +151,11 @@ def stale_manifest_written_over() -> Any:
 
 
 def fences_collected() -> Any:
-    return swapped(("endive.kv.collector.is_fence", lambda info: False))
+    return swapped(("endive.kv.collector.is_fence", lambda _: False))
 
 
 def no_watermark() -> Any:
-    return swapped(("endive.kv.collector.is_settled", lambda sst_id, manifest: True))
+    return swapped(("endive.kv.collector.is_settled", lambda *_: True))
 
 
 def checkpoints_expire_by_the_clock_alone() -> Any:
@@ -167,6 +167,14 @@ def checkpoints_expire_by_the_clock_alone() -> Any:
     def active(manifest: StoreManifest, now_unix_s: int) -> set[int]:
         return {pin.manifest_id for pin in manifest.checkpoints if not pin.is_expired(now_unix_s)}
 
-    return swapped(
-        ("endive.kv.collector._without_expired", without_expired), ("endive.kv.collector.pinned_by", active)
-    )
+    return swapped(("endive.kv.collector._without_expired", without_expired), ("endive.kv.collector.pinned_by", active))
+
+
+# Reading.
+
+
+def no_look_for_a_newer_manifest() -> Any:
+    def newer_than(manifest: object) -> Steps[None]:
+        yield from ()
+
+    return swapped(("endive.kv.reading.newer_than", newer_than))

@@ -111,7 +111,7 @@ def keeper(lifetime_s: int = 0) -> Steps[str]:
 # A store at rest, on which protocols run to their end.
 
 
-def answer(bodies: dict[str, bytes], request: Request[Any]) -> Any:
+def answer(bodies: dict[str, bytes], request: Request[Any]) -> Any:  # noqa: PLR0911
     match request:
         case Get(path):
             return bodies.get(path)
@@ -213,6 +213,8 @@ def no_batch_is_torn(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -
         match event:
             case ("read", value, (first, second)) if first != second:
                 return f"a reader saw half of the batch {value!r}"
+            case ("read", "x", (False, False)):
+                return "a reader missed a write that was acknowledged before it began"
     return None
 
 
