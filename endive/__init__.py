@@ -4,6 +4,8 @@ The layers, bottom first; imports go down, never up:
 
 * `errors`, `rng`, `timing`: what everything else is built on.
 * `sim`: the simulator of Iceberg's optimistic concurrency control.
+* `protocol`, `objects`, `drivers`: protocols as generators that ask, object stores, and what answers.
+* `kv`: the key-value store that needs nothing but a bucket.
 * `cli`: the `endive` command.
 """
 

@@ -12,8 +12,12 @@ In reading order: `model` (what a manifest says), `manifest`, `format`, `bloom`,
 has none), `cache`, `view`, `housekeeping`, `store`, `reader`.
 """
 
+import logging
+
 from endive.kv.options import StoreOptions
 from endive.kv.reader import Reader
 from endive.kv.store import Store, Ticket
 
 __all__ = ["Reader", "Store", "StoreOptions", "Ticket"]
+
+logging.getLogger("endive").addHandler(logging.NullHandler())  # what a library logs is for who asks for it

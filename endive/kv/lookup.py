@@ -49,7 +49,7 @@ def find_in_runs(runs: tuple[SortedRun, ...], key: bytes, cache: TableCache) -> 
 
 def sst_of(run: SortedRun, key: bytes) -> SstInfo | None:
     """Return the SST of a run in whose range `key` is."""
-    place = bisect_right(run.ssts, key, key=lambda sst: sst.first_key) - 1
+    place = bisect_right(run.first_keys, key) - 1
     if place < 0 or key > run.ssts[place].last_key:
         return None
     return run.ssts[place]

@@ -6,6 +6,7 @@ keep the changes of different processes from undoing each other.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from endive.errors import CheckpointGoneError, FencedError, InvariantError
 
@@ -33,6 +34,11 @@ class SortedRun:
 
     level: int
     ssts: tuple[SstInfo, ...]
+
+    @cached_property
+    def first_keys(self) -> list[bytes]:
+        """The first key of each file, to find a key's file by."""
+        return [sst.first_key for sst in self.ssts]
 
     @property
     def size_bytes(self) -> int:

@@ -4,10 +4,10 @@ A view is a manifest and the WAL that follows it, up to the first gap: every gro
 behind it, so a reader never sees half a batch, nor a later write without the earlier ones.
 
 **What can race.** While a reader stands between reading the manifest and listing the WAL, slots are compacted and
-collected. The listing then begins with a gap, and the old manifest does not have the rows either: a view made of the two
-lacks acknowledged writes, without a sign that anything is missing. So the reader looks for a newer manifest after it has
-read the WAL, and starts over from it if slots have been compacted since. A missing object means the same, and is an
-error only if there is no newer manifest.
+collected. The listing then begins with a gap, and the old manifest does not have the rows either: a view made of the
+two lacks acknowledged writes, without a sign that anything is missing. So the reader looks for a newer manifest after
+it has read the WAL, and starts over from it if slots have been compacted since. A missing object means the same, and
+is an error only if there is no newer manifest.
 """
 
 from dataclasses import dataclass

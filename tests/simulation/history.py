@@ -1,8 +1,8 @@
 """Histories of single keys, and whether they are linearizable.
 
-Every write of a key has a value of its own. An operation takes effect at one moment between its call and its answer; one
-whose outcome is unknown takes effect at some moment after its call, or never. A history is linearizable if moments can be
-chosen so that every read returns the last write before it.
+Every write of a key has a value of its own. An operation takes effect at one moment between its call and its answer;
+one whose outcome is unknown takes effect at some moment after its call, or never. A history is linearizable if
+moments can be chosen so that every read returns the last write before it.
 """
 
 from dataclasses import dataclass, field

@@ -180,7 +180,7 @@ class Run:
             yield from ask(Sleep(5000 * rng.random()))
 
     def _new_rows(self, rng: Stream) -> tuple[list[tuple[bytes, bytes | None]], list[Operation]]:
-        """Return rows for a batch: `a` and `b` always together with the same number, `c` sometimes, deleted at times."""
+        """Return rows for a batch: `a` and `b` always together, with the same number, `c` sometimes."""
         self.values += 1
         rows: list[tuple[bytes, bytes | None]] = [(key.encode(), f"{self.values}/{key}".encode()) for key in KEYS[:2]]
         if rng.random() < 0.5:
@@ -195,7 +195,7 @@ class Run:
     # The end.
 
     def _verdict(self) -> list[str]:
-        """Return what is wrong: unexpected errors, lost or torn writes, orders that cannot be, objects that do not fit."""
+        """Return what is wrong: unexpected errors, lost or torn writes, impossible orders, objects that do not fit."""
         self.world.faults = Faults()
         wrong = [note for note in self.notes if "StoreNotFound" not in note]
         end = self.world.machine("the end")
@@ -235,6 +235,6 @@ if __name__ == "__main__":
     run = Run(int(sys.argv[1]))
     problems = run.play()
     done = sum(one.answered_ms < inf for one in run.history.operations)
-    print(f"{done} of {len(run.history.operations)} operations answered; {run.world.faults}")
-    print("\n".join(problems) or "nothing wrong")
+    print(f"{done} of {len(run.history.operations)} operations answered; {run.world.faults}")  # noqa: T201
+    print("\n".join(problems) or "nothing wrong")  # noqa: T201
     sys.exit(bool(problems))
