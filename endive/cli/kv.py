@@ -12,7 +12,7 @@ from rich.table import Table
 
 from endive.cli.console import errors, output
 from endive.drivers.blocking import BlockingDriver
-from endive.errors import StoreNotFoundError
+from endive.errors import ConfigurationError, StoreNotFoundError
 from endive.kv import Reader, Store, StoreOptions
 from endive.kv.check import check_store
 from endive.kv.collector import collect_garbage
@@ -22,6 +22,7 @@ from endive.kv.manifest import MANIFESTS
 from endive.kv.reading import create_checkpoint, prolong_checkpoint, remove_checkpoint
 from endive.kv.wal import WAL
 from endive.objects import ObjectStore, open_objects
+from endive.objects.two_phase import TwoPhaseStore
 from endive.protocol.sequenced import newest
 
 app = typer.Typer(no_args_is_help=True, help="The key-value store that needs nothing but a bucket.")
@@ -34,6 +35,14 @@ Url = Annotated[str, typer.Argument(metavar="URL", help="`file:///dir` or a dire
 Endpoint = Annotated[
     str | None,
     typer.Option(metavar="URL", envvar="ENDIVE_ENDPOINT", help="Address of an S3-compatible server or emulator."),
+]
+Records = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="ENDIVE_RECORDS",
+        help="For object stores without conditional writes: `sqlite:///file`, `postgresql://…` or `mysql://…`.",
+    ),
 ]
 Hex = Annotated[bool, typer.Option("--hex", help="Keys and values are hexadecimal digits.")]
 At = Annotated[str | None, typer.Option("--at", metavar="CHECKPOINT", help="Read at a checkpoint, by id or name.")]
@@ -54,9 +63,9 @@ def _text(data: bytes, is_hex: bool) -> str:
 
 
 @contextmanager
-def _driver(url: str, endpoint: str | None) -> Iterator[BlockingDriver]:
+def _driver(url: str, endpoint: str | None, records: str | None) -> Iterator[BlockingDriver]:
     """Drive protocols on a store that exists."""
-    driver = BlockingDriver(open_objects(url, endpoint=endpoint))
+    driver = BlockingDriver(open_objects(url, endpoint=endpoint, records=records))
     try:
         if driver.run(newest(MANIFESTS)) is None:
             raise StoreNotFoundError(url)
@@ -66,8 +75,8 @@ def _driver(url: str, endpoint: str | None) -> Iterator[BlockingDriver]:
 
 
 @contextmanager
-def _reader(url: str, endpoint: str | None, at: str | None = None) -> Iterator[Reader]:
-    objects: ObjectStore = open_objects(url, endpoint=endpoint)
+def _reader(url: str, endpoint: str | None, records: str | None, at: str | None = None) -> Iterator[Reader]:
+    objects: ObjectStore = open_objects(url, endpoint=endpoint, records=records)
     try:
         reader = Reader(objects, checkpoint=at)
     except StoreNotFoundError as error:
@@ -77,35 +86,39 @@ def _reader(url: str, endpoint: str | None, at: str | None = None) -> Iterator[R
 
 
 @app.command("open")
-def open_store(url: Url, endpoint: Endpoint = None) -> None:
+def open_store(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
     """Open the store for writing and close it again: creates it, or fences the writer that has it open.
 
     For example:
 
     `endive kv open file:///tmp/store`
     """
-    with Store(open_objects(url, endpoint=endpoint), ONCE) as store:
+    with Store(open_objects(url, endpoint=endpoint, records=records), ONCE) as store:
         output.print(f"epoch {store.lease.epoch}, next WAL slot {store.lease.next_slot}")
 
 
 @app.command()
-def put(url: Url, key: str, value: str, is_hex: Hex = False, endpoint: Endpoint = None) -> None:
+def put(
+    url: Url, key: str, value: str, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None
+) -> None:
     """Set a key, durably. Opens the store for writing, so a writer that has it open is fenced."""
-    with Store(open_objects(url, endpoint=endpoint), ONCE) as store:
+    with Store(open_objects(url, endpoint=endpoint, records=records), ONCE) as store:
         store.put(_bytes(key, is_hex), _bytes(value, is_hex))
 
 
 @app.command()
-def delete(url: Url, key: str, is_hex: Hex = False, endpoint: Endpoint = None) -> None:
+def delete(url: Url, key: str, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None) -> None:
     """Remove a key, durably. Opens the store for writing, as `put` does."""
-    with Store(open_objects(url, endpoint=endpoint), ONCE) as store:
+    with Store(open_objects(url, endpoint=endpoint, records=records), ONCE) as store:
         store.delete(_bytes(key, is_hex))
 
 
 @app.command("get")
-def get_value(url: Url, key: str, at: At = None, is_hex: Hex = False, endpoint: Endpoint = None) -> None:
+def get_value(
+    url: Url, key: str, at: At = None, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None
+) -> None:
     """Print the value of a key; exit code 1 if it has none. Reads beside a writer, and disturbs nobody."""
-    with _reader(url, endpoint, at) as reader:
+    with _reader(url, endpoint, records, at) as reader:
         value = reader.get(_bytes(key, is_hex))
     if value is None:
         errors.print(f"no value for {errors.escape(key)}")
@@ -123,10 +136,11 @@ def scan(
     at: At = None,
     is_hex: Hex = False,
     endpoint: Endpoint = None,
+    records: Records = None,
 ) -> None:
     """Print keys and values in order, a row a line with a tab between."""
     limits = {name: _bytes(text, is_hex) for name, text in (("start", start), ("end", end), ("prefix", prefix)) if text}
-    with _reader(url, endpoint, at) as reader:
+    with _reader(url, endpoint, records, at) as reader:
         for number, (key, value) in enumerate(reader.scan(**limits), 1):
             sys.stdout.write(f"{_text(key, is_hex)}\t{_text(value, is_hex)}\n")
             if number == limit:
@@ -134,9 +148,9 @@ def scan(
 
 
 @app.command()
-def stats(url: Url, endpoint: Endpoint = None) -> None:
+def stats(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
     """Print sizes and counts, as the newest manifest and the WAL have them."""
-    with _reader(url, endpoint) as reader:
+    with _reader(url, endpoint, records) as reader:
         manifest = reader.manifest.value
         figures = {
             "manifest": reader.manifest.number,
@@ -162,9 +176,10 @@ def manifest(
     url: Url,
     number: Annotated[int | None, typer.Option("--id", help="This manifest instead of the newest one.")] = None,
     endpoint: Endpoint = None,
+    records: Records = None,
 ) -> None:
     """Print a manifest as JSON; keys in hexadecimal."""
-    with _driver(url, endpoint) as driver:
+    with _driver(url, endpoint, records) as driver:
         found = driver.run(newest(MANIFESTS))
         if number is not None:
             path = MANIFESTS.path_of(number)
@@ -178,12 +193,12 @@ def manifest(
 
 
 @app.command()
-def wal(url: Url, endpoint: Endpoint = None) -> None:
+def wal(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
     """List the WAL objects that exist: slot, epoch, rows. Fences have no rows and are never deleted."""
     table = Table(box=None, pad_edge=False)
     for heading in ("slot", "epoch", "rows", "bytes", "sequence numbers"):
         table.add_column(heading, justify="right")
-    with _driver(url, endpoint) as driver:
+    with _driver(url, endpoint, records) as driver:
         for info in driver.objects.list(WAL.prefix):
             slot, body = WAL.slot_of(info.path), driver.objects.get(info.path)
             if slot is None or body is None:
@@ -199,9 +214,10 @@ def compact(
     url: Url,
     everything: Annotated[bool, typer.Option("--all", help="Merge all levels into one run.")] = False,
     endpoint: Endpoint = None,
+    records: Records = None,
 ) -> None:
     """Bring the WAL into the levels and merge levels that are full. A compactor that is at work elsewhere is fenced."""
-    with _driver(url, endpoint) as driver:
+    with _driver(url, endpoint, records) as driver:
         epoch = driver.run(claim_compactor())
         slots = rows = merged = 0
         while (done := driver.run(compact_wal(epoch))) is not None:
@@ -218,17 +234,18 @@ def collect(
         int, typer.Option("--retention-s", min=0, help="How long superseded manifests stay without a checkpoint.")
     ] = 900,
     endpoint: Endpoint = None,
+    records: Records = None,
 ) -> None:
     """Delete what nobody needs any more. Safe beside writers, compactors and other collectors."""
-    with _driver(url, endpoint) as driver:
+    with _driver(url, endpoint, records) as driver:
         done = driver.run(collect_garbage(retention_s * 1000))
     output.print(f"deleted {len(done.manifests)} manifests, {len(done.wal_slots)} WAL slots, {len(done.ssts)} SSTs")
 
 
 @app.command()
-def check(url: Url, endpoint: Endpoint = None) -> None:
+def check(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
     """Look at every checksum, reference and invariant; say what is wrong where. Exit code 1 if something is."""
-    with _driver(url, endpoint) as driver:
+    with _driver(url, endpoint, records) as driver:
         report = driver.run(check_store())
     looked_at = f"{report.manifests} manifests, {report.wal_slots} WAL slots, {report.ssts} SSTs, {report.rows} rows"
     for fault in report.faults:
@@ -238,25 +255,47 @@ def check(url: Url, endpoint: Endpoint = None) -> None:
         raise typer.Exit(FAULTS_FOUND)
 
 
+@app.command()
+def recover(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
+    """Finish creates that others have left unfinished, where creates are decided by a record store.
+
+    Exit code 1 if a record's source is gone: its write was never acknowledged, but its name stays taken.
+    """
+    objects = open_objects(url, endpoint=endpoint, records=records)
+    if not isinstance(objects, TwoPhaseStore):
+        raise ConfigurationError(
+            url, ["this store creates objects by itself, there is nothing to recover; or name --records"]
+        )
+    done = objects.recover()
+    for path in done.lost:
+        output.print(f"[red]lost:[/] {output.escape(path)}: the record's source is gone")
+    output.print(
+        f"{len(done.copied)} creates finished, {len(done.orphans)} temporary objects deleted, {len(done.lost)} lost"
+    )
+    if done.lost:
+        raise typer.Exit(FAULTS_FOUND)
+
+
 @checkpoint_app.command("create")
 def checkpoint_create(
     url: Url,
     lifetime_s: Annotated[int, typer.Option("--lifetime-s", min=0, help="Expires after this; 0: never.")] = 3600,
     name: Annotated[str, typer.Option(help="A name to find it by.")] = "",
     endpoint: Endpoint = None,
+    records: Records = None,
 ) -> None:
     """Pin the store's state as it is now, and print the checkpoint's id."""
-    with _driver(url, endpoint) as driver:
+    with _driver(url, endpoint, records) as driver:
         output.print(driver.run(create_checkpoint(lifetime_s, name)).id)
 
 
 @checkpoint_app.command("list")
-def checkpoint_list(url: Url, endpoint: Endpoint = None) -> None:
+def checkpoint_list(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
     """List the checkpoints."""
     table = Table(box=None, pad_edge=False)
     for heading in ("id", "name", "manifest", "expires (Unix s)"):
         table.add_column(heading)
-    with _reader(url, endpoint) as reader:
+    with _reader(url, endpoint, records) as reader:
         for pin in reader.manifest.value.checkpoints:
             table.add_row(pin.id, pin.name, str(pin.manifest_id), str(pin.expire_unix_s or "never"))
     output.print(table)
@@ -268,14 +307,15 @@ def checkpoint_prolong(
     checkpoint_id: str,
     lifetime_s: Annotated[int, typer.Option("--lifetime-s", min=0, help="From now; 0: never expires.")] = 3600,
     endpoint: Endpoint = None,
+    records: Records = None,
 ) -> None:
     """Let a checkpoint expire later."""
-    with _driver(url, endpoint) as driver:
+    with _driver(url, endpoint, records) as driver:
         driver.run(prolong_checkpoint(checkpoint_id, lifetime_s))
 
 
 @checkpoint_app.command("remove")
-def checkpoint_remove(url: Url, checkpoint_id: str, endpoint: Endpoint = None) -> None:
+def checkpoint_remove(url: Url, checkpoint_id: str, endpoint: Endpoint = None, records: Records = None) -> None:
     """Remove a checkpoint by its id."""
-    with _driver(url, endpoint) as driver:
+    with _driver(url, endpoint, records) as driver:
         driver.run(remove_checkpoint(checkpoint_id))

@@ -51,7 +51,7 @@ def one_at_a_time(steps: Steps[Any], place: int = 0) -> Steps[Any]:
     while request is not None:
         if isinstance(request, NewId):
             ids_drawn += 1
-            answer: Any = f"{place + 0xE000:04x}{ids_drawn:028x}"
+            answer: Any = f"{place + 0xE000:08x}{ids_drawn:024x}"
             error = None
         elif isinstance(request, GetAll):
             replies: tuple[Any, ...] = ()

@@ -26,7 +26,6 @@ from endive.protocol.requests import (
     Get,
     GetRange,
     List,
-    NewId,
     Now,
     Put,
     PutIfAbsent,
@@ -104,7 +103,7 @@ class World:
         self._latency = latency
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
-        self._ids = 0
+        self._started = 0
 
     # Machines and processes.
 
@@ -117,7 +116,8 @@ class World:
 
     def start(self, machine: Machine, steps: Steps[Any]) -> SimulatedProcess:
         """Start a protocol on a machine that is up."""
-        process = SimulatedProcess(machine, one_at_a_time(steps))
+        self._started += 1
+        process = SimulatedProcess(machine, one_at_a_time(steps, self._started))
         machine.processes.append(process)
         self._at(self.now_ms, lambda: self._resume(process, lambda: next(process.steps)))
         return process
@@ -163,10 +163,6 @@ class World:
                 return
             case Now():
                 self._reply(process, self.now_ms, int(self.now_ms + process.machine.clock_offset_ms))
-                return
-            case NewId():
-                self._ids += 1
-                self._reply(process, self.now_ms, f"{self._ids:032x}")
                 return
         if self._chance(self.faults.crash):
             self._travel_alone(request)

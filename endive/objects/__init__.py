@@ -8,8 +8,19 @@
 """
 
 from endive.objects.api import Capabilities, ObjectStore
+from endive.objects.faulty import FaultyStore, Troubles
 from endive.objects.local import LocalStore
 from endive.objects.memory import MemoryStore
+from endive.objects.two_phase import TwoPhaseStore
 from endive.objects.urls import open_objects
 
-__all__ = ["Capabilities", "LocalStore", "MemoryStore", "ObjectStore", "open_objects"]
+__all__ = [
+    "Capabilities",
+    "FaultyStore",
+    "LocalStore",
+    "MemoryStore",
+    "ObjectStore",
+    "Troubles",
+    "TwoPhaseStore",
+    "open_objects",
+]

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class TwoPhaseStore:
-    """`objects`, with creates decided by `records`. All processes that use the store must go through the same records."""
+    """`objects`, with creates decided by `records`. All users of the store must go through the same records."""
 
     def __init__(
         self, objects: ObjectStore, records: RecordStore, new_id: Callable[[], str], clock: Callable[[], int]

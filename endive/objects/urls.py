@@ -1,5 +1,7 @@
 """From a URL to an object store."""
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -8,15 +10,23 @@ from endive.errors import ConfigurationError
 from endive.objects.api import ObjectStore
 from endive.objects.local import LocalStore
 from endive.objects.memory import MemoryStore
+from endive.objects.records import open_records
 from endive.objects.remote import SCHEMES, open_remote
+from endive.objects.two_phase import TwoPhaseStore
 
 
-def open_objects(url: str, fsync: bool = True, endpoint: str | None = None) -> ObjectStore:
+def open_objects(url: str, fsync: bool = True, endpoint: str | None = None, records: str | None = None) -> ObjectStore:
     """Return the store at `url`: `memory://`, `file:///dir` or a path, `s3://bucket/prefix`, `gs://…`, `az://…`.
 
     Credentials are found the way each cloud's own tools find them. `endpoint`: the address of an S3-compatible
-    server, or of an emulator. `fsync`: a local directory confirms only what is on disk.
+    server, or of an emulator. `fsync`: a local directory confirms only what is on disk. `records`: for object stores
+    without conditional writes, the URL of a record store that decides creates (`endive.objects.records`).
     """
+    if records is not None:
+        objects = open_objects(url, fsync, endpoint)
+        return TwoPhaseStore(
+            objects, open_records(records), lambda: os.urandom(16).hex(), lambda: time.time_ns() // 10**6
+        )
     parts = urlsplit(url)
     openers: dict[str, Callable[[], ObjectStore]] = {
         "memory": MemoryStore,

@@ -1,21 +1,22 @@
 """Create-if-absent for object stores that have none, with the help of a transactional store.
 
-A *record* says which temporary object, the source, is to become which object, the destination. Whoever inserts the record of a
-destination has created it: the record store accepts one record for each destination.
+A *record* says which temporary object, the source, is to become which object, the destination. Whoever inserts the
+record of a destination has created it: the record store accepts one record for each destination.
 
 1. Write the source, under a name that nobody else uses.
 2. Insert the record. From here on the object exists: `get` and `list` find it, copied or not.
 3. Copy the source to the destination, mark the record as committed, delete the source.
 
-**What can race.** A writer dies after 2: recovery, by anybody, does 3. Readers that come before recovery ask the record store when
-they do not find an object, so a write that is durable is never invisible. Recovery and the writer copy at the same time: both write
-the same bytes. A collector finds an old source: it asks for the record first, and recovers instead of deleting if an open
-record names it. An object is deleted before its record, so that its name cannot be created anew while it can still be read.
+**What can race.** A writer dies after 2: recovery, by anybody, does 3. Readers that come before recovery ask the
+record store when they do not find an object, so a write that is durable is never invisible. Recovery and the writer
+copy at the same time: both write the same bytes. A collector finds an old source: it asks for the record first, and
+recovers instead of deleting if an open record names it. An object is deleted before its record, so that its name
+cannot be created anew while it can still be read.
 
-**What is left out.** Recovery that was overtaken by a deletion may write a deleted object again. Names of the store that were
-deleted are never used again, so it is garbage, and collected as such. A writer that stalls for longer than a day between 1 and 2
-may find its source collected; it acknowledges only after the copy, so nothing acknowledged is lost, but if it dies right
-then, the record has no source, and recovery says so.
+**What is left out.** Recovery that was overtaken by a deletion may write a deleted object again. Names of the store
+that were deleted are never used again, so it is garbage, and collected as such. A writer that stalls for longer than
+a day between 1 and 2 may find its source collected; it acknowledges only after the copy, so nothing acknowledged is
+lost, but if it dies right then, the record has no source, and recovery says so.
 """
 
 from dataclasses import dataclass
