@@ -7,7 +7,7 @@ requirements: PostgreSQL needs `psycopg`, MySQL and MariaDB need `pymysql`, Dyna
 import importlib
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import local
 from typing import Any, Protocol
@@ -44,6 +44,10 @@ class RecordStore(Protocol):
         """Remove a record."""
         ...
 
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
 
 class SqlRecords:
     """Records in a table of an SQL database, by any module of Python's database interface."""
@@ -53,6 +57,7 @@ class SqlRecords:
         self._module = module
         self._mark = mark
         self._held = local()
+        self._connections: list[Any] = []
         with self._transaction("CREATE TABLE") as cursor:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {TABLE} (destination VARCHAR({PATH_LENGTH_MAX}) PRIMARY KEY, "
@@ -87,14 +92,26 @@ class SqlRecords:
         with self._transaction(destination) as cursor:
             self._run(cursor, f"DELETE FROM {TABLE} WHERE destination = ?", destination)  # noqa: S608
 
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._held = local()
+
+    def _connected(self) -> Any:  # noqa: ANN401
+        connection = self._connect()
+        self._connections.append(connection)
+        return connection
+
     def _run(self, cursor: Any, statement: str, *values: str) -> None:  # noqa: ANN401
         cursor.execute(statement.replace("?", self._mark), values)
 
     @contextmanager
     def _transaction(self, path: str, is_write: bool = False) -> Iterator[Any]:
         """One transaction on this thread's connection, which is thrown away after any error but a duplicate."""
+        connection: Any = None
         try:
-            connection = getattr(self._held, "connection", None) or self._connect()
+            connection = getattr(self._held, "connection", None) or self._connected()
             self._held.connection = connection
             cursor = connection.cursor()
             yield cursor
@@ -104,9 +121,16 @@ class SqlRecords:
             raise
         except self._module.Error as error:
             self._held.connection = None
+            self._discard(connection)
             if is_write:
                 raise OutcomeUnknownError(path) from error
             raise StorageUnavailableError(path, f"the record store: {error}") from error
+
+    def _discard(self, connection: Any) -> None:  # noqa: ANN401
+        with suppress(self._module.Error, AttributeError):
+            connection.close()
+        with suppress(ValueError):
+            self._connections.remove(connection)
 
 
 class DynamoRecords:
@@ -164,6 +188,9 @@ class DynamoRecords:
     def delete(self, destination: str) -> None:
         self._call(destination, False, self._client.delete_item, Key={"destination": {"S": destination}})
 
+    def close(self) -> None:
+        pass  # the client is the caller's
+
     def _call(self, path: str, is_insert: bool, call: Callable[..., Any], **arguments: Any) -> Any:  # noqa: ANN401
         try:
             return call(TableName=self._table, **arguments)
@@ -202,7 +229,7 @@ def open_records(url: str) -> RecordStore:
 
 
 def _sqlite(file: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=30)
+    connection = sqlite3.connect(file, timeout=30, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")  # a record that was confirmed must survive a power cut
     return connection

@@ -1,8 +1,7 @@
 """S3, Google Cloud Storage and Azure, through obstore.
 
-obstore's own retries are for reads and for writes that are safe to repeat. A create that is sent again by the client
-would find its own object and say that somebody else was first; whatever is not clear is therefore reported as
-unknown, and settled by the protocol.
+Reads are retried by obstore, writes are not: a create that the client sends again by itself would find its own object
+and say that somebody else was first. Whatever is not clear is reported as unknown, and settled by the protocol.
 """
 
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from endive.objects.api import Capabilities, require_path
 from endive.protocol.requests import ObjectInfo
 
 SCHEMES = ("s3", "gs", "az")
-_REFUSED = ("SlowDown", "TooManyRequests", "ServerBusy", "429 ", "503 ", "Connect", "connection refused", "dns error")
+_REFUSED = ("SlowDown", "TooManyRequests", "ServerBusy", "429 ", "503 ", "tcp connect error", "dns error")
 """Answers that say that nothing was done."""
 _HOPELESS = ("NoSuchBucket", "ContainerNotFound", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied")
 
@@ -37,25 +36,22 @@ def open_remote(url: str, endpoint: str | None = None) -> "RemoteStore":
     parts = urlsplit(url)
     if not parts.netloc:
         raise ConfigurationError(url, ["the URL names no bucket"])
-    settings: dict[str, Any] = {"prefix": parts.path.strip("/") or None, "retry_config": _retries()}
+    settings: dict[str, Any] = {"prefix": parts.path.strip("/") or None}
     if endpoint is not None:
         settings["endpoint"] = endpoint
         settings["client_options"] = {"allow_http": endpoint.startswith("http://")}
+    kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
     try:
-        if parts.scheme == "s3":
-            store: Any = S3Store(parts.netloc, **settings)
-        elif parts.scheme == "gs":
-            store = GCSStore(parts.netloc, **settings)
-        else:
-            store = AzureStore(parts.netloc, **settings)
+        reading = kinds[parts.scheme](parts.netloc, **settings, retry_config=_retries(3))
+        writing = kinds[parts.scheme](parts.netloc, **settings, retry_config=_retries(0))
     except BaseError as error:
-        raise ConfigurationError(url, [str(error)]) from error
-    return RemoteStore(store, url)
+        raise ConfigurationError(url, [_brief(error)]) from error
+    return RemoteStore(reading, writing, url)
 
 
-def _retries() -> dict[str, Any]:
+def _retries(count: int) -> dict[str, Any]:
     backoff = {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=2), "base": 2}
-    return {"max_retries": 3, "backoff": backoff, "retry_timeout": timedelta(seconds=10)}
+    return {"max_retries": count, "backoff": backoff, "retry_timeout": timedelta(seconds=10)}
 
 
 class RemoteStore:
@@ -63,40 +59,41 @@ class RemoteStore:
 
     capabilities = Capabilities(create_if_absent=True, survives_power_loss=True, shared=True)
 
-    def __init__(self, store: Any, url: str) -> None:  # noqa: ANN401 - obstore's stores have no common type
-        self._store = store
+    def __init__(self, reading: Any, writing: Any, url: str) -> None:  # noqa: ANN401 - obstore's stores share no type
+        self._reading_store = reading
+        self._writing_store = writing
         self.url = url
 
     def get(self, path: str) -> bytes | None:
         with self._reading(path):
             try:
-                return bytes(obstore.get(self._store, require_path(path)).bytes())
+                return bytes(obstore.get(self._reading_store, require_path(path)).bytes())
             except (NotFoundError, FileNotFoundError):
                 return None
 
     def get_range(self, path: str, start: int, length: int) -> bytes | None:
         with self._reading(path):
             try:
-                return bytes(obstore.get_range(self._store, require_path(path), start=start, length=length))
+                return bytes(obstore.get_range(self._reading_store, require_path(path), start=start, length=length))
             except (NotFoundError, FileNotFoundError):
                 return None
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
         with self._writing(path):
             try:
-                obstore.put(self._store, require_path(path), body, mode="create", use_multipart=False)
+                obstore.put(self._writing_store, require_path(path), body, mode="create", use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
                 return False
             return True
 
     def put(self, path: str, body: bytes) -> None:
         with self._writing(path):
-            obstore.put(self._store, require_path(path), body)
+            obstore.put(self._writing_store, require_path(path), body)
 
     def list(self, prefix: str, after: str = "") -> tuple[ObjectInfo, ...]:
         directory, _, rest = prefix.rpartition("/")
         with self._reading(prefix):
-            pages = obstore.list(self._store, directory or None, offset=after or None)
+            pages = obstore.list(self._reading_store, directory or None, offset=after or None)
             found = [
                 ObjectInfo(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))
                 for page in pages
@@ -108,7 +105,7 @@ class RemoteStore:
     def delete(self, path: str) -> None:
         with self._writing(path):
             try:
-                obstore.delete(self._store, require_path(path))
+                obstore.delete(self._writing_store, require_path(path))
             except (NotFoundError, FileNotFoundError):
                 return
 
