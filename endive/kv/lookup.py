@@ -7,6 +7,7 @@ through only if there is none.
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from endive.errors import MissingObjectError
 from endive.kv.bloom import may_contain
@@ -44,6 +45,37 @@ def find_in_runs(runs: tuple[SortedRun, ...], key: bytes, cache: TableCache) -> 
         row = yield from find_in_sst(sst, key, cache)
         if row is not None:
             return row
+    return None
+
+
+class _NotCached(Enum):
+    NOT_CACHED = "not cached"
+
+
+NOT_CACHED = _NotCached.NOT_CACHED
+"""What `find_cached` returns if it would have to ask."""
+
+
+def find_cached(runs: tuple[SortedRun, ...], key: bytes, cache: TableCache) -> Row | _NotCached | None:
+    """Do what `find_in_runs` does, as far as that needs no requests: a plain function is several times faster."""
+    for run in runs:
+        sst = sst_of(run, key)
+        if sst is None:
+            continue
+        index = cache.index(sst.id)
+        if index is None:
+            return NOT_CACHED
+        number = index.block_of(key)
+        if number is None:
+            continue
+        rows = cache.block(sst.id, number)
+        if rows is None:
+            if may_contain(index.filter, key):
+                return NOT_CACHED
+            continue
+        place = bisect_left(rows.keys, key)
+        if place < len(rows.keys) and rows.keys[place] == key:
+            return Row(rows.values[place], rows.seqs[place])
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import MissingObjectError
-from endive.kv.cache import CACHE_BYTES, LruCache
+from endive.kv.cache import CACHE_BYTES, BlockCache
 from endive.kv.model import Checkpoint, StoreManifest
 from endive.kv.reading import View, create_checkpoint, newest_view, prolong_checkpoint, remove_checkpoint, view_at
 from endive.kv.view import ReadView, prefix_end
@@ -27,7 +27,7 @@ class Reader:
 
     def __init__(self, objects: ObjectStore, checkpoint: str | None = None, cache_bytes: int = CACHE_BYTES) -> None:
         self.driver = BlockingDriver(objects)
-        self.cache = LruCache(cache_bytes)
+        self.cache = BlockCache(cache_bytes)
         self.checkpoint = checkpoint
         self._lock = Lock()
         self._view: View

@@ -12,7 +12,7 @@ Everything it has acknowledged is durable; what it has not is reported to whoeve
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition, Lock, Thread
 from types import TracebackType
@@ -20,10 +20,10 @@ from typing import Self
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import EndiveError, FencedError, MissingObjectError, OutcomeUnknownError, StoreClosedError
-from endive.kv.cache import LruCache
+from endive.kv.cache import BlockCache
 from endive.kv.format import KEY_BYTES_MAX, VALUE_BYTES_MAX, encode_sst
 from endive.kv.housekeeping import Housekeeper
-from endive.kv.lookup import find_in_runs
+from endive.kv.lookup import NOT_CACHED, Row, find_cached, find_in_runs
 from endive.kv.manifest import MANIFESTS
 from endive.kv.merge import KeyRange
 from endive.kv.model import Checkpoint, StoreManifest
@@ -72,7 +72,7 @@ class Store:
     def __init__(self, objects: ObjectStore, options: StoreOptions = StoreOptions()) -> None:  # noqa: B008 - frozen
         self.options = options
         self.driver = BlockingDriver(objects)
-        self.cache = LruCache(options.cache_bytes)
+        self.cache = BlockCache(options.cache_bytes)
         self._changed = Condition(Lock())
         lease, manifest, queue = self._opened()
         self.lease: Lease = lease
@@ -102,7 +102,13 @@ class Store:
 
     def put(self, key: bytes, value: bytes, await_durable: bool = True) -> Ticket:
         """Set `key` to `value`. With `await_durable` it is durable on return; without, the ticket tells."""
-        return self.write(((key, value),), await_durable)
+        row = _checked(key, value)
+        with self._changed:
+            batch = self._add((row,), await_durable)
+        ticket = Ticket(self, batch)
+        if await_durable:
+            ticket.wait()
+        return ticket
 
     def delete(self, key: bytes, await_durable: bool = True) -> Ticket:
         """Remove `key`, if it is there."""
@@ -114,10 +120,7 @@ class Store:
         if not checked:
             raise ValueError("a batch needs at least one row")
         with self._changed:
-            self._wait_for_room()
-            batch = self._queue.add(checked)
-            if not await_durable and self._queue.waiting.size_bytes >= self.options.flush_bytes:
-                self._changed.notify_all()
+            batch = self._add(checked, await_durable)
         ticket = Ticket(self, batch)
         if await_durable:
             ticket.wait()
@@ -130,9 +133,22 @@ class Store:
         for batch in batches:
             self._make_durable(batch)
 
+    def _add(self, rows: Sequence[tuple[bytes, bytes | None]], await_durable: bool) -> Batch:
+        """Let rows wait for the next WAL object. Holding the lock."""
+        queue, options = self._queue, self.options
+        self._require_open()
+        if (
+            queue.unflushed_bytes > options.unflushed_bytes_max
+            or queue.uncompacted_bytes > options.uncompacted_bytes_max
+        ):
+            self._wait_for_room()
+        batch = queue.add(rows)
+        if not await_durable and batch.size_bytes >= options.flush_bytes:
+            self._changed.notify_all()
+        return batch
+
     def _wait_for_room(self) -> None:
         """Let the caller wait while too much is in memory. Holding the lock."""
-        self._require_open()
         while (
             self._queue.unflushed_bytes > self.options.unflushed_bytes_max
             or self._queue.uncompacted_bytes > self.options.uncompacted_bytes_max
@@ -195,20 +211,25 @@ class Store:
 
     def get(self, key: bytes, durable: bool = False) -> bytes | None:
         """Return the value of `key`; None if it has none. `durable`: leave out what a crash could still undo."""
+        self._require_open()
+        row = self._queue.find(key, durable)
+        if row is not None:
+            return row[0]
+        manifest = self._manifest  # after looking into memory: what was forgotten there is in this one
+        found = find_cached(manifest.value.runs, key, self.cache)
+        if found is NOT_CACHED:
+            found = self._find(key, manifest)
+        return found.value if isinstance(found, Row) else None
+
+    def _find(self, key: bytes, manifest: Numbered[StoreManifest]) -> Row | None:
+        """Look into the levels, with a newer manifest if files of this one are gone."""
         for _ in range(REFRESHES_MAX):
-            with self._changed:
-                self._require_open()
-                row = self._queue.find(key, durable)
-                manifest = self._manifest
-            if row is not None:
-                return row[0]
             try:
-                found = self.driver.run(find_in_runs(manifest.value.runs, key, self.cache))
+                return self.driver.run(find_in_runs(manifest.value.runs, key, self.cache))
             except MissingObjectError:
                 if not self.refresh(manifest.number):
                     raise
-                continue
-            return None if found is None else found.value
+            manifest = self._manifest
         raise MissingObjectError(MANIFESTS.prefix)
 
     def scan(

@@ -64,10 +64,14 @@ class WriteQueue:
         self._memtable_bytes = memtable_bytes
         self._next_slot = next_slot
         self.waiting = Batch(1)
-        self.under_way: list[Batch] = []
+        self.under_way: tuple[Batch, ...] = ()
         """In the order of their slots. A durable one stays until those before it are durable too."""
-        self.memtables = [Memtable()]
+        self.memtables: tuple[Memtable, ...] = (Memtable(),)
         """Newest last; the last one takes rows."""
+        self.unflushed_bytes = 0
+        """Bytes that are not durable yet."""
+        self.uncompacted_bytes = 0
+        """Bytes that are durable, but not in the levels as far as this writer knows."""
         for group in groups:
             self._recover(group)
 
@@ -78,12 +82,14 @@ class WriteQueue:
         if self.halted is not None:
             raise self.halted
         batch = self.waiting
-        seq = self.row_seq_last
+        seq, size = self.row_seq_last, 0
         for key, value in rows:
             seq += 1
             batch.rows[key] = (value, seq)
-            batch.size_bytes += len(key) + ROW_OVERHEAD_BYTES + (0 if value is None else len(value))
+            size += len(key) + ROW_OVERHEAD_BYTES + (0 if value is None else len(value))
         self.row_seq_last = seq
+        batch.size_bytes += size
+        self.unflushed_bytes += size
         return batch
 
     def can_take(self) -> bool:
@@ -95,7 +101,7 @@ class WriteQueue:
         batch = self.waiting
         batch.slot = self._next_slot
         self._next_slot += 1
-        self.under_way.append(batch)
+        self.under_way = (*self.under_way, batch)  # before it stops waiting: see `find`
         self.waiting = Batch(batch.number + 1)
         return batch
 
@@ -103,8 +109,10 @@ class WriteQueue:
         """Take note that a WAL write was confirmed."""
         batch.is_durable = True
         while self.under_way and self.under_way[0].is_durable:
-            first = self.under_way.pop(0)
+            first = self.under_way[0]
             self._absorb(first.rows, first.size_bytes, first.slot)
+            self.under_way = self.under_way[1:]
+            self.unflushed_bytes -= first.size_bytes
 
     def halt(self, error: EndiveError) -> None:
         """Nothing more will be written. What waits or is under way without confirmation gets the error."""
@@ -113,12 +121,19 @@ class WriteQueue:
     # Reading.
 
     def find(self, key: bytes, durable_only: bool = False) -> Row | None:
-        """Return the newest row of `key` in memory; None if there is none."""
-        if not durable_only and key in self.waiting.rows:
-            return self.waiting.rows[key]
+        """Return the newest row of `key` in memory; None if there is none.
+
+        The one call that needs no lock: rows are looked for where they are newest first, and appear in the next place
+        before they vanish from the one before. None: look at the manifest that is newest *after* this call.
+        """
+        if not durable_only:
+            row = self.waiting.rows.get(key)
+            if row is not None:
+                return row
         for batch in reversed(self.under_way):
-            if key in batch.rows and (batch.is_durable or not durable_only):
-                return batch.rows[key]
+            row = batch.rows.get(key)
+            if row is not None and (batch.is_durable or not durable_only):
+                return row
         for memtable in reversed(self.memtables):
             row = memtable.rows.get(key)
             if row is not None:
@@ -133,24 +148,16 @@ class WriteQueue:
 
     # Memory.
 
-    @property
-    def unflushed_bytes(self) -> int:
-        """Bytes that are not durable yet."""
-        return self.waiting.size_bytes + sum(batch.size_bytes for batch in self.under_way)
-
-    @property
-    def uncompacted_bytes(self) -> int:
-        """Bytes that are durable, but not in the levels as far as this writer knows."""
-        return sum(memtable.size_bytes for memtable in self.memtables)
-
     def compacted(self, slot: int) -> None:
         """All slots up to `slot` are in the levels: forget memtables that hold nothing later."""
-        self.memtables = [memtable for memtable in self.memtables if memtable.slot_last > slot] or [Memtable()]
+        self.memtables = tuple(one for one in self.memtables if one.slot_last > slot) or (Memtable(),)
+        self.uncompacted_bytes = sum(memtable.size_bytes for memtable in self.memtables)
 
     def _absorb(self, rows: dict[bytes, Row], size_bytes: int, slot: int) -> None:
         if self.memtables[-1].size_bytes >= self._memtable_bytes:
-            self.memtables.append(Memtable())
+            self.memtables = (*self.memtables, Memtable())
         self.memtables[-1].absorb(rows, size_bytes, slot)
+        self.uncompacted_bytes += size_bytes
 
     def _recover(self, group: Group) -> None:
         rows = group.rows

@@ -152,7 +152,7 @@ def azure_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
     directory = tmp_path_factory.mktemp("azurite")
     command = [azurite, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(directory)]
-    command += ["--skipApiVersionCheck", "--silent", "--inMemoryPersistence"]
+    command += ["--skipApiVersionCheck", "--silent"]
     endpoint = f"http://127.0.0.1:{port}/devstoreaccount1"
     # The name and key that every installation of Azurite has.
     key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

@@ -105,7 +105,7 @@ def test_killed_processes_lose_nothing(place: tuple[str, str]) -> None:
     print(found)  # noqa: T201 - how much was tried is a result
 
     assert (found["missing"], found["torn"], found["faults"]) == ([], [], [])
-    assert found["acknowledged"] > 20
+    assert found["acknowledged"] > 5
 
 
 # Record stores.
