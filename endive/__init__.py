@@ -6,6 +6,8 @@ The layers, bottom first; imports go down, never up:
 * `sim`: the simulator of Iceberg's optimistic concurrency control.
 * `pipeline`: sweeps of simulations on Spark, and their measures.
 * `report`: charts, and one page.
+* `protocol`, `objects`, `drivers`: protocols as generators that ask, object stores, and what answers.
+* `kv`: the key-value store that needs nothing but a bucket.
 * `cli`: the `endive` command.
 """
 

@@ -75,3 +75,133 @@ class SparkUnavailableError(EndiveError):
     def __str__(self) -> str:
         lines = "".join(f"\n  {line}" for line in self.log)
         return f"{self.problem}; {self.remedy}" + (f"\nThe last lines of Spark's log:{lines}" if lines else "")
+
+
+# The store's errors. What to do differs, so the classes differ.
+
+
+class StorageUnavailableError(EndiveError):
+    """The object store refused or could not be reached, and nothing was changed. Wait, then try again."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path = path
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.path}: the object store is unavailable: {self.problem}"
+
+
+class StorageAccessError(EndiveError):
+    """The object store will not do this: no permission, no such bucket, no space. Mend that; a retry will not help."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path = path
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+class OutcomeUnknownError(EndiveError):
+    """A write may or may not have happened. Read back before acting; never delete what it may have written."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: whether the write happened is not known; read back before doing it again"
+
+
+class FencedError(EndiveError):
+    """A process with a newer epoch owns the store. Close this one; do not retry."""
+
+    def __init__(self, role: str, own_epoch: int, found_epoch: int) -> None:
+        super().__init__(role, own_epoch, found_epoch)
+        self.role = role
+        self.own_epoch = own_epoch
+        self.found_epoch = found_epoch
+
+    def __str__(self) -> str:
+        return f"{self.role} epoch {self.own_epoch} was fenced by epoch {self.found_epoch}"
+
+
+class AttemptsExhaustedError(EndiveError):
+    """Others won every round of a race. Nothing was changed; try again later."""
+
+    def __init__(self, path: str, attempts: int) -> None:
+        super().__init__(path, attempts)
+        self.path = path
+        self.attempts = attempts
+
+    def __str__(self) -> str:
+        return f"{self.path}: lost {self.attempts} races in a row; try again later"
+
+
+class CorruptObjectError(EndiveError):
+    """An object is damaged or not Endive's. Look at it; nothing was overwritten."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path = path
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+class MissingObjectError(EndiveError):
+    """An object that the newest manifest needs is not there. Run `endive kv check`; nothing was overwritten."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: the object is missing, and the newest manifest still needs it"
+
+
+class StoreNotFoundError(EndiveError):
+    """There is no store at this place. Check the URL, or create one by opening it for writing."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+
+    def __str__(self) -> str:
+        return f"{self.url}: there is no store here; open it for writing to create one"
+
+
+class CheckpointGoneError(EndiveError):
+    """The checkpoint does not exist or has expired. Make a new one; the old view cannot be had any more."""
+
+    def __init__(self, checkpoint_id: str) -> None:
+        super().__init__(checkpoint_id)
+        self.checkpoint_id = checkpoint_id
+
+    def __str__(self) -> str:
+        return f"checkpoint {self.checkpoint_id} does not exist or has expired"
+
+
+class StoreClosedError(EndiveError):
+    """The store was closed, or its writer has halted. Open it anew."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+
+    def __str__(self) -> str:
+        return f"{self.url}: the store is closed; open it anew"
+
+
+class ViewExpiredError(EndiveError):
+    """What this view needs has been collected. Start over; make a checkpoint for what takes long."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: collected while a view was using it; start over, with a checkpoint if it takes long"

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from endive.cli import capacity, compare, config, demo, providers, report, run, sweep
+from endive.cli import capacity, compare, config, demo, kv, providers, report, run, sweep
 from endive.cli.console import output
 from endive.sim.experiment import version
 
@@ -22,6 +22,7 @@ app.command("compare")(compare.compare)
 app.command("providers")(providers.providers)
 app.command("demo")(demo.demo)
 app.add_typer(config.app, name="config")
+app.add_typer(kv.app, name="kv")
 
 
 def _show_version(wanted: bool) -> None:

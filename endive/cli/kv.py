@@ -1,0 +1,321 @@
+"""`endive kv`: the key-value store from the command line. Reading disturbs nobody; writing fences."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from endive.cli.console import errors, output
+from endive.drivers.blocking import BlockingDriver
+from endive.errors import ConfigurationError, StoreNotFoundError
+from endive.kv import Reader, Store, StoreOptions
+from endive.kv.check import check_store
+from endive.kv.collector import collect_garbage
+from endive.kv.compactor import claim_compactor, compact_levels, compact_wal
+from endive.kv.format import decode_footer
+from endive.kv.manifest import MANIFESTS
+from endive.kv.reading import create_checkpoint, prolong_checkpoint, remove_checkpoint
+from endive.kv.wal import WAL
+from endive.objects import ObjectStore, open_objects
+from endive.objects.two_phase import TwoPhaseStore
+from endive.protocol.sequenced import newest
+
+app = typer.Typer(no_args_is_help=True, help="The key-value store that needs nothing but a bucket.")
+checkpoint_app = typer.Typer(no_args_is_help=True, help="Durable pins of the store's state.")
+app.add_typer(checkpoint_app, name="checkpoint")
+
+FAULTS_FOUND = 1
+
+Url = Annotated[str, typer.Argument(metavar="URL", help="`file:///dir` or a directory, `s3://…`, `gs://…`, `az://…`.")]
+Endpoint = Annotated[
+    str | None,
+    typer.Option(metavar="URL", envvar="ENDIVE_ENDPOINT", help="Address of an S3-compatible server or emulator."),
+]
+Records = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="ENDIVE_RECORDS",
+        help="For object stores without conditional writes: `sqlite:///file`, `postgresql://…` or `mysql://…`.",
+    ),
+]
+Hex = Annotated[bool, typer.Option("--hex", help="Keys and values are hexadecimal digits.")]
+At = Annotated[str | None, typer.Option("--at", metavar="CHECKPOINT", help="Read at a checkpoint, by id or name.")]
+
+ONCE = StoreOptions(compact_here=False)
+"""For commands that write one thing and end."""
+
+
+def _bytes(text: str, is_hex: bool) -> bytes:
+    try:
+        return bytes.fromhex(text) if is_hex else text.encode()
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a number of hexadecimal digits") from error
+
+
+def _text(data: bytes, is_hex: bool) -> str:
+    return data.hex() if is_hex else data.decode("utf-8", "backslashreplace")
+
+
+@contextmanager
+def _driver(url: str, endpoint: str | None, records: str | None) -> Iterator[BlockingDriver]:
+    """Drive protocols on a store that exists."""
+    driver = BlockingDriver(open_objects(url, endpoint=endpoint, records=records))
+    try:
+        if driver.run(newest(MANIFESTS)) is None:
+            raise StoreNotFoundError(url)
+        yield driver
+    finally:
+        driver.close()
+
+
+@contextmanager
+def _reader(url: str, endpoint: str | None, records: str | None, at: str | None = None) -> Iterator[Reader]:
+    objects: ObjectStore = open_objects(url, endpoint=endpoint, records=records)
+    try:
+        reader = Reader(objects, checkpoint=at)
+    except StoreNotFoundError as error:
+        raise StoreNotFoundError(url) from error
+    with reader:
+        yield reader
+
+
+@app.command("open")
+def open_store(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
+    """Open the store for writing and close it again: creates it, or fences the writer that has it open.
+
+    For example:
+
+    `endive kv open file:///tmp/store`
+    """
+    with Store(open_objects(url, endpoint=endpoint, records=records), ONCE) as store:
+        output.print(f"epoch {store.lease.epoch}, next WAL slot {store.lease.next_slot}")
+
+
+@app.command()
+def put(
+    url: Url, key: str, value: str, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None
+) -> None:
+    """Set a key, durably. Opens the store for writing, so a writer that has it open is fenced."""
+    with Store(open_objects(url, endpoint=endpoint, records=records), ONCE) as store:
+        store.put(_bytes(key, is_hex), _bytes(value, is_hex))
+
+
+@app.command()
+def delete(url: Url, key: str, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None) -> None:
+    """Remove a key, durably. Opens the store for writing, as `put` does."""
+    with Store(open_objects(url, endpoint=endpoint, records=records), ONCE) as store:
+        store.delete(_bytes(key, is_hex))
+
+
+@app.command("get")
+def get_value(
+    url: Url, key: str, at: At = None, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None
+) -> None:
+    """Print the value of a key; exit code 1 if it has none. Reads beside a writer, and disturbs nobody."""
+    with _reader(url, endpoint, records, at) as reader:
+        value = reader.get(_bytes(key, is_hex))
+    if value is None:
+        errors.print(f"no value for {errors.escape(key)}")
+        raise typer.Exit(1)
+    sys.stdout.write(_text(value, is_hex) + "\n")
+
+
+@app.command()
+def scan(
+    url: Url,
+    prefix: Annotated[str | None, typer.Option(help="Only keys that begin with this.")] = None,
+    start: Annotated[str | None, typer.Option(help="From this key on.")] = None,
+    end: Annotated[str | None, typer.Option(help="Up to, but without, this key.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Not more rows than this.")] = None,
+    at: At = None,
+    is_hex: Hex = False,
+    endpoint: Endpoint = None,
+    records: Records = None,
+) -> None:
+    """Print keys and values in order, a row a line with a tab between."""
+    limits = {name: _bytes(text, is_hex) for name, text in (("start", start), ("end", end), ("prefix", prefix)) if text}
+    with _reader(url, endpoint, records, at) as reader:
+        for number, (key, value) in enumerate(reader.scan(**limits), 1):
+            sys.stdout.write(f"{_text(key, is_hex)}\t{_text(value, is_hex)}\n")
+            if number == limit:
+                return
+
+
+@app.command()
+def stats(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
+    """Print sizes and counts, as the newest manifest and the WAL have them."""
+    with _reader(url, endpoint, records) as reader:
+        manifest = reader.manifest.value
+        figures = {
+            "manifest": reader.manifest.number,
+            "writer epoch": manifest.writer_epoch,
+            "compactor epoch": manifest.compactor_epoch,
+            "WAL slots not in the levels": reader.wal_end - manifest.wal_id_last_compacted,
+            "runs": len(manifest.runs),
+            "SSTs": len(manifest.sst_ids()),
+            "rows in the levels, with repeats": sum(sst.rows for run in manifest.runs for sst in run.ssts),
+            "bytes in the levels": sum(run.size_bytes for run in manifest.runs),
+            "checkpoints": len(manifest.checkpoints),
+        }
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, figure in figures.items():
+        table.add_row(name, f"{figure:,}")
+    output.print(table)
+
+
+@app.command()
+def manifest(
+    url: Url,
+    number: Annotated[int | None, typer.Option("--id", help="This manifest instead of the newest one.")] = None,
+    endpoint: Endpoint = None,
+    records: Records = None,
+) -> None:
+    """Print a manifest as JSON; keys in hexadecimal."""
+    with _driver(url, endpoint, records) as driver:
+        found = driver.run(newest(MANIFESTS))
+        if number is not None:
+            path = MANIFESTS.path_of(number)
+            body = driver.objects.get(path)
+            if body is None:
+                raise typer.BadParameter(f"{url} has no manifest {number}")
+            value = MANIFESTS.decode(path, body)
+        elif found is not None:
+            number, value = found.number, found.value
+    output.print_json(json.dumps({"id": number} | asdict(value), default=bytes.hex))
+
+
+@app.command()
+def wal(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
+    """List the WAL objects that exist: slot, epoch, rows. Fences have no rows and are never deleted."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("slot", "epoch", "rows", "bytes", "sequence numbers"):
+        table.add_column(heading, justify="right")
+    with _driver(url, endpoint, records) as driver:
+        for info in driver.objects.list(WAL.prefix):
+            slot, body = WAL.slot_of(info.path), driver.objects.get(info.path)
+            if slot is None or body is None:
+                continue
+            footer = decode_footer(info.path, body)
+            seqs = "fence" if footer.is_fence else f"{footer.seq_first} to {footer.seq_last}"
+            table.add_row(str(slot), str(footer.epoch), str(footer.rows), str(info.size_bytes), seqs)
+    output.print(table)
+
+
+@app.command()
+def compact(
+    url: Url,
+    everything: Annotated[bool, typer.Option("--all", help="Merge all levels into one run.")] = False,
+    endpoint: Endpoint = None,
+    records: Records = None,
+) -> None:
+    """Bring the WAL into the levels and merge levels that are full. A compactor that is at work elsewhere is fenced."""
+    with _driver(url, endpoint, records) as driver:
+        epoch = driver.run(claim_compactor())
+        slots = rows = merged = 0
+        while (done := driver.run(compact_wal(epoch))) is not None:
+            slots, rows = slots + done.slots, rows + done.rows
+        while (done := driver.run(compact_levels(epoch, everything))) is not None:
+            merged, rows = merged + done.runs, rows + done.rows
+    output.print(f"{slots} WAL slots into the levels, {merged} runs merged, {rows} rows written")
+
+
+@app.command()
+def collect(
+    url: Url,
+    retention_s: Annotated[
+        int, typer.Option("--retention-s", min=0, help="How long superseded manifests stay without a checkpoint.")
+    ] = 900,
+    endpoint: Endpoint = None,
+    records: Records = None,
+) -> None:
+    """Delete what nobody needs any more. Safe beside writers, compactors and other collectors."""
+    with _driver(url, endpoint, records) as driver:
+        done = driver.run(collect_garbage(retention_s * 1000))
+    output.print(f"deleted {len(done.manifests)} manifests, {len(done.wal_slots)} WAL slots, {len(done.ssts)} SSTs")
+
+
+@app.command()
+def check(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
+    """Look at every checksum, reference and invariant; say what is wrong where. Exit code 1 if something is."""
+    with _driver(url, endpoint, records) as driver:
+        report = driver.run(check_store())
+    looked_at = f"{report.manifests} manifests, {report.wal_slots} WAL slots, {report.ssts} SSTs, {report.rows} rows"
+    for fault in report.faults:
+        output.print(f"[red]fault:[/] {output.escape(str(fault))}", soft_wrap=True)
+    output.print(f"looked at {looked_at}; {len(report.faults)} faults; {report.garbage} SSTs for the collector")
+    if report.faults:
+        raise typer.Exit(FAULTS_FOUND)
+
+
+@app.command()
+def recover(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
+    """Finish creates that others have left unfinished, where creates are decided by a record store.
+
+    Exit code 1 if a record's source is gone: its write was never acknowledged, but its name stays taken.
+    """
+    objects = open_objects(url, endpoint=endpoint, records=records)
+    if not isinstance(objects, TwoPhaseStore):
+        raise ConfigurationError(
+            url, ["this store creates objects by itself, there is nothing to recover; or name --records"]
+        )
+    done = objects.recover()
+    for path in done.lost:
+        output.print(f"[red]lost:[/] {output.escape(path)}: the record's source is gone")
+    output.print(
+        f"{len(done.copied)} creates finished, {len(done.orphans)} temporary objects deleted, {len(done.lost)} lost"
+    )
+    if done.lost:
+        raise typer.Exit(FAULTS_FOUND)
+
+
+@checkpoint_app.command("create")
+def checkpoint_create(
+    url: Url,
+    lifetime_s: Annotated[int, typer.Option("--lifetime-s", min=0, help="Expires after this; 0: never.")] = 3600,
+    name: Annotated[str, typer.Option(help="A name to find it by.")] = "",
+    endpoint: Endpoint = None,
+    records: Records = None,
+) -> None:
+    """Pin the store's state as it is now, and print the checkpoint's id."""
+    with _driver(url, endpoint, records) as driver:
+        output.print(driver.run(create_checkpoint(lifetime_s, name)).id)
+
+
+@checkpoint_app.command("list")
+def checkpoint_list(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
+    """List the checkpoints."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("id", "name", "manifest", "expires (Unix s)"):
+        table.add_column(heading)
+    with _reader(url, endpoint, records) as reader:
+        for pin in reader.manifest.value.checkpoints:
+            table.add_row(pin.id, pin.name, str(pin.manifest_id), str(pin.expire_unix_s or "never"))
+    output.print(table)
+
+
+@checkpoint_app.command("prolong")
+def checkpoint_prolong(
+    url: Url,
+    checkpoint_id: str,
+    lifetime_s: Annotated[int, typer.Option("--lifetime-s", min=0, help="From now; 0: never expires.")] = 3600,
+    endpoint: Endpoint = None,
+    records: Records = None,
+) -> None:
+    """Let a checkpoint expire later."""
+    with _driver(url, endpoint, records) as driver:
+        driver.run(prolong_checkpoint(checkpoint_id, lifetime_s))
+
+
+@checkpoint_app.command("remove")
+def checkpoint_remove(url: Url, checkpoint_id: str, endpoint: Endpoint = None, records: Records = None) -> None:
+    """Remove a checkpoint by its id."""
+    with _driver(url, endpoint, records) as driver:
+        driver.run(remove_checkpoint(checkpoint_id))

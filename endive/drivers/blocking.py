@@ -1,0 +1,133 @@
+"""The driver for production: an object store, called from whichever thread runs the protocol.
+
+The driver owns retries of what is safe to repeat. A read, a listing, a delete and a put that was refused before it
+had any effect are tried again after a pause; a create whose answer was lost goes back to the protocol, which knows
+what to do.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, TypeVar
+
+from endive.errors import EndiveError, OutcomeUnknownError, StorageUnavailableError
+from endive.objects.api import ObjectStore
+from endive.protocol.requests import (
+    Delete,
+    Get,
+    GetAll,
+    GetRange,
+    List,
+    NewId,
+    Now,
+    Put,
+    PutIfAbsent,
+    Request,
+    Steps,
+)
+
+T = TypeVar("T")
+
+PAUSES_MS = (50.0, 100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0)
+"""Before each repeat. Six seconds in all: longer outages are the caller's to wait for."""
+
+
+def unix_ms() -> int:
+    """Return the time by this machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+def random_id() -> str:
+    """Return 128 random bits in hexadecimal."""
+    return os.urandom(16).hex()
+
+
+@dataclass
+class RequestCounter:
+    """Requests sent to the object store, by kind."""
+
+    by_kind: dict[str, int] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def add(self, kind: str) -> None:
+        """Count one request."""
+        with self._lock:
+            self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
+
+
+class BlockingDriver:
+    """Runs protocols against an object store. Several threads may run protocols at the same time."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        clock: Callable[[], int] = unix_ms,
+        new_id: Callable[[], str] = random_id,
+        sleep: Callable[[float], None] = time.sleep,
+        parallel_gets: int = 16,
+    ) -> None:
+        self.objects = objects
+        self.requests = RequestCounter()
+        self._clock = clock
+        self._new_id = new_id
+        self._sleep = sleep
+        self._pool = ThreadPoolExecutor(parallel_gets, thread_name_prefix="endive-get")
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def run(self, steps: Steps[T]) -> T:
+        """Answer a protocol until it returns or raises."""
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    reply = self.answer(request)
+                except EndiveError as error:  # the protocol may know what to do
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(reply)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def answer(self, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
+        """Return the reply to one request, after repeats if they are safe."""
+        for pause_ms in PAUSES_MS:
+            try:
+                return self._answer_once(request)
+            except StorageUnavailableError:
+                self._sleep(pause_ms / 1000)
+            except OutcomeUnknownError:
+                if isinstance(request, PutIfAbsent):
+                    raise
+                self._sleep(pause_ms / 1000)
+        return self._answer_once(request)
+
+    def _answer_once(self, request: Request[Any]) -> Any:  # noqa: ANN401, PLR0911
+        match request:
+            case Now():
+                return self._clock()
+            case NewId():
+                return self._new_id()
+            case GetAll(paths):
+                return tuple(self._pool.map(self.answer, map(Get, paths)))
+        self.requests.add(type(request).__name__)
+        match request:
+            case Get(path):
+                return self.objects.get(path)
+            case GetRange(path, start, length):
+                return self.objects.get_range(path, start, length)
+            case PutIfAbsent(path, body):
+                return self.objects.put_if_absent(path, body)
+            case Put(path, body):
+                return self.objects.put(path, body)
+            case List(prefix, after):
+                return self.objects.list(prefix, after)
+            case Delete(path):
+                return self.objects.delete(path)
+        raise TypeError(f"this driver does not know {request!r}")

@@ -1,0 +1,379 @@
+"""The explorer: every order in which several protocols can act on one object store.
+
+A step is one request: it takes effect and is answered at one moment. Between any two steps of a protocol, every other
+protocol may take any number of steps. Within bounds that the caller states, the search also tries
+
+* **lost replies**: the protocol learns that the outcome is unknown, and the request may take effect at any later
+  moment, or never. A delete is sent again by the driver, as in production, while the first one may still arrive;
+* **crashes**: a protocol takes no more steps. (A protocol that is not chosen for the rest of a run has crashed too, and
+  invariants are looked at in every state; the explicit crash is for what is looked at when everything has ended.)
+* **jumps of the clock**: every checkpoint expires at once, for one protocol earlier than for the next, since each
+  reads the clock when its turn comes.
+
+Where that is too much, the search can be bounded by the number of *preemptions*: how often a protocol that could go
+on is made to wait for another. Most races need one or two.
+
+States that are equal are visited once: the objects, the events recorded, each protocol's own state, what is left of the
+bounds. The search is breadth first, so a violation is reported with a shortest run that leads to it.
+"""
+
+import gc
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from endive.drivers.automaton import Automaton, Node, Program, Raise
+from endive.errors import AttemptsExhaustedError, InvariantError, OutcomeUnknownError
+from endive.protocol.requests import (
+    Delete,
+    Get,
+    GetRange,
+    List,
+    Now,
+    ObjectInfo,
+    Put,
+    PutIfAbsent,
+    Request,
+)
+
+T = TypeVar("T", bound=Hashable)
+
+JUMP_MS = 10_000_000_000
+"""A jump of the clock: months, longer than anything expires."""
+
+
+@dataclass(frozen=True)
+class Record(Request[None]):
+    """Tells the explorer that something happened that an invariant speaks of, such as an acknowledgement."""
+
+    event: Hashable
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much may go wrong in one run."""
+
+    lost_replies: int = 0
+    crashes: int = 0
+    clock_jumps: int = 0
+    preemptions: int | None = None
+    """How often a protocol that could go on has to let another one go first. None: any number of times."""
+    states_max: int = 20_000_000
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What the object store holds, at one moment: bodies and the times at which they were written."""
+
+    held: tuple[tuple[str, bytes, int], ...]
+
+    def bodies(self) -> dict[str, bytes]:
+        """Return the objects by path."""
+        return {path: body for path, body, _ in self.held}
+
+
+Invariant = Callable[[Mapping[str, bytes], frozenset[Hashable]], str | None]
+"""Looks at the objects and the events so far; returns what is wrong, or None."""
+
+State = tuple[int, ...]
+"""Numbers: each protocol's node (`CRASHED` if it is no more), then the objects, the events, the weather."""
+CRASHED = -1
+
+
+@dataclass(frozen=True)
+class Weather:
+    """What is under way without anybody waiting for it, the time, and what is left of the bounds."""
+
+    under_way: tuple[Request[Any], ...]
+    clock: int
+    lost_replies: int
+    crashes: int
+    clock_jumps: int
+    preemptions: int | None
+    last: int
+    """Who took the last step, where that matters."""
+
+
+@dataclass
+class Exploration:
+    """What a search has found."""
+
+    states: int = 0
+    steps: int = 0
+    ends: int = 0
+    """States in which every protocol has ended."""
+    results: set[tuple[Hashable, ...]] = field(default_factory=set)
+    """What the protocols returned, in each of those."""
+    violation: str | None = None
+    run: tuple[str, ...] = ()
+    """The shortest run to the violation, a step a line."""
+
+    def __str__(self) -> str:
+        found = f"{self.states:,} states, {self.steps:,} steps, {self.ends:,} ends"
+        if self.violation is None:
+            return f"{found}: nothing wrong"
+        return "\n".join((f"{found}: {self.violation}", *self.run))
+
+
+class _Numbers(Generic[T]):
+    """Gives each value a number."""
+
+    def __init__(self, first: T) -> None:
+        self.values = [first]
+        self._numbers: dict[T, int] = {first: 0}
+
+    def of(self, value: T) -> int:
+        """Return the number of a value, a new one if it has none."""
+        number = self._numbers.setdefault(value, len(self.values))
+        if number == len(self.values):
+            self.values.append(value)
+        return number
+
+
+def _effect(objects: Objects, request: Request[Any], clock: int) -> tuple[Objects, Hashable]:  # noqa: PLR0911
+    """Return the objects after a request, and the reply to it."""
+    held = objects.held
+    match request:
+        case Now():
+            return objects, clock
+        case Get(path):
+            return objects, objects.bodies().get(path)
+        case GetRange(path, start, length):
+            body = objects.bodies().get(path)
+            return objects, None if body is None else body[start : start + length]
+        case List(prefix, after):
+            found = (item for item in held if item[0].startswith(prefix) and item[0] > after)
+            return objects, tuple(ObjectInfo(path, len(body), time) for path, body, time in found)
+        case PutIfAbsent(path, body):
+            if any(item[0] == path for item in held):
+                return objects, False
+            return Objects(tuple(sorted((*held, (path, body, clock))))), True
+        case Put(path, body):
+            rest = (item for item in held if item[0] != path)
+            return Objects(tuple(sorted((*rest, (path, body, clock))))), None
+        case Delete(path):
+            return Objects(tuple(item for item in held if item[0] != path)), None
+    raise TypeError(f"the explorer does not know {request!r}")
+
+
+def explore(
+    programs: Mapping[str, Program],
+    invariants: Mapping[str, Invariant],
+    bounds: Bounds = Bounds(),  # noqa: B008 - frozen
+    objects: Mapping[str, bytes] | None = None,
+    merge: bool = True,
+) -> Exploration:
+    """Try every order of the programs' steps. `merge=False`: states are told apart by their histories, for checking."""
+    collecting = gc.isenabled()
+    gc.disable()  # millions of small tuples, none of them garbage
+    try:
+        return _Search(programs, invariants, bounds, objects or {}, merge).run()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one protocol's next request does: remembered, since it comes up in many states."""
+
+    node: int
+    objects: int
+    events: frozenset[Hashable]
+    """What it records after it."""
+    what: str
+
+
+class _Search:
+    def __init__(
+        self,
+        programs: Mapping[str, Program],
+        invariants: Mapping[str, Invariant],
+        bounds: Bounds,
+        objects: Mapping[str, bytes],
+        merge: bool,
+    ) -> None:
+        self._names = tuple(programs)
+        self._automata = tuple(Automaton(program, place, merge) for place, program in enumerate(programs.values()))
+        self._invariants = invariants
+        self._bounds = bounds
+        self._objects = _Numbers(Objects(tuple((path, body, 0) for path, body in sorted(objects.items()))))
+        self._events: _Numbers[frozenset[Hashable]] = _Numbers(frozenset())
+        self._weather = _Numbers(
+            Weather((), 0, bounds.lost_replies, bounds.crashes, bounds.clock_jumps, bounds.preemptions, CRASHED)
+        )
+        self._steps: dict[tuple[int, int, int, int, bool], _Step] = {}
+        self._looked_at: set[tuple[int, int]] = set()
+        self._origins: dict[State, State | None] = {}
+
+    def run(self) -> Exploration:
+        found = Exploration()
+        start = self._start()
+        self._origins[start] = None
+        queue: deque[State] = deque((start,))
+        while queue:
+            state = queue.popleft()
+            found.states += 1
+            found.violation = self._wrong_in(state)
+            if found.violation:
+                found.run = self._run_to(state)
+                return found
+            before = found.steps
+            try:
+                for _, successor in self._successors(state):
+                    found.steps += 1
+                    if successor not in self._origins:
+                        self._origins[successor] = state
+                        queue.append(successor)
+            except InvariantError as error:  # a protocol itself found that something cannot be
+                found.violation, found.run = str(error), self._run_to(state)
+                return found
+            if found.steps == before:
+                found.ends += 1
+                found.results.add(self._results(state))
+            if len(self._origins) > self._bounds.states_max:
+                raise AttemptsExhaustedError("the search", self._bounds.states_max)
+        return found
+
+    def _start(self) -> State:
+        nodes: list[int] = []
+        events: frozenset[Hashable] = frozenset()
+        for place, automaton in enumerate(self._automata):
+            node, recorded = self._past_records(place, automaton.start)
+            nodes.append(node.number)
+            events |= recorded
+        return (*nodes, 0, self._events.of(events), 0)
+
+    # What can happen next.
+
+    def _successors(self, state: State) -> Iterator[tuple[str, State]]:
+        weather = self._weather.values[state[-1]]
+        working = False
+        for place, automaton in enumerate(self._automata):
+            number = state[place]
+            if number == CRASHED or automaton.nodes[number].request is None:
+                continue
+            working = True
+            now = self._weather_for(state, place, weather)
+            if now is not None:
+                step = self._step(place, number, state[-3], weather.clock, lost=False)
+                yield step.what, self._moved(state, place, step, now)
+                if weather.lost_replies and isinstance(automaton.nodes[number].request, PutIfAbsent | Put | Delete):
+                    yield self._reply_lost(state, place, self._weather.values[now])
+            if weather.crashes:
+                after = self._weather.of(replace(weather, crashes=weather.crashes - 1))
+                yield f"{self._names[place]} crashes", (*state[:place], CRASHED, *state[place + 1 : -1], after)
+        yield from self._late_requests(state, weather)
+        if weather.clock_jumps and working:
+            jumped = replace(weather, clock=weather.clock + JUMP_MS, clock_jumps=weather.clock_jumps - 1)
+            yield "the clock jumps", (*state[:-1], self._weather.of(jumped))
+
+    def _weather_for(self, state: State, place: int, weather: Weather) -> int | None:
+        """Return the weather in which a protocol takes its step; None if it must let another one go on."""
+        if weather.preemptions is None or weather.last == place:
+            return state[-1]
+        interrupted = weather.last != CRASHED and state[weather.last] != CRASHED
+        interrupted = interrupted and self._automata[weather.last].nodes[state[weather.last]].request is not None
+        if interrupted and not weather.preemptions:
+            return None
+        return self._weather.of(replace(weather, last=place, preemptions=weather.preemptions - interrupted))
+
+    def _reply_lost(self, state: State, place: int, weather: Weather) -> tuple[str, State]:
+        request = self._automata[place].nodes[state[place]].request
+        assert request is not None  # noqa: S101 - it works
+        under_way = tuple(sorted((*weather.under_way, request), key=repr))
+        after = self._weather.of(replace(weather, under_way=under_way, lost_replies=weather.lost_replies - 1))
+        what = f"{self._names[place]}: {_brief(request)} -> reply lost"
+        if not isinstance(request, PutIfAbsent):
+            return f"{what}, sent again", (*state[:-1], after)
+        step = self._step(place, state[place], state[-3], weather.clock, lost=True)
+        return what, self._moved(state, place, step, after)
+
+    def _late_requests(self, state: State, weather: Weather) -> Iterator[tuple[str, State]]:
+        for request in set(weather.under_way):
+            objects, _ = _effect(self._objects.values[state[-3]], request, weather.clock)
+            after = self._weather.of(replace(weather, under_way=_without(weather.under_way, request)))
+            yield f"late: {_brief(request)}", (*state[:-3], self._objects.of(objects), state[-2], after)
+
+    def _moved(self, state: State, place: int, step: _Step, weather: int) -> State:
+        events = state[-2]
+        if step.events:
+            events = self._events.of(self._events.values[events] | step.events)
+        return (*state[:place], step.node, *state[place + 1 : -3], step.objects, events, weather)
+
+    def _step(self, place: int, number: int, objects: int, clock: int, lost: bool) -> _Step:
+        key = (place, number, objects, clock, lost)
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = self._take_step(place, number, objects, clock, lost)
+        return step
+
+    def _take_step(self, place: int, number: int, objects: int, clock: int, lost: bool) -> _Step:
+        node = self._automata[place].nodes[number]
+        request = node.request
+        assert request is not None  # noqa: S101 - it works
+        after, reply = _effect(self._objects.values[objects], request, clock)
+        if lost and isinstance(request, PutIfAbsent):
+            after, reply = self._objects.values[objects], Raise(OutcomeUnknownError(request.path))
+        node, recorded = self._past_records(place, self._automata[place].after(node, reply))
+        what = f"{self._names[place]}: {_brief(request)} -> {_brief(reply)}"
+        return _Step(node.number, self._objects.of(after), recorded, what)
+
+    def _past_records(self, place: int, node: Node) -> tuple[Node, frozenset[Hashable]]:
+        """Take note of what a protocol records, and tell the time where it stands still: nobody else sees it."""
+        recorded: frozenset[Hashable] = frozenset()
+        while isinstance(node.request, Record) or (isinstance(node.request, Now) and not self._bounds.clock_jumps):
+            if isinstance(node.request, Record):
+                recorded |= {node.request.event}
+            node = self._automata[place].after(node, None if isinstance(node.request, Record) else 0)
+        return node, recorded
+
+    # What is found.
+
+    def _wrong_in(self, state: State) -> str | None:
+        seen = (state[-3], state[-2])
+        if seen in self._looked_at:
+            return None
+        self._looked_at.add(seen)
+        bodies = self._objects.values[state[-3]].bodies()
+        for name, invariant in self._invariants.items():
+            wrong = invariant(bodies, self._events.values[state[-2]])
+            if wrong is not None:
+                return f"{name}: {wrong}"
+        return None
+
+    def _results(self, state: State) -> tuple[Hashable, ...]:
+        numbers = zip(self._automata, state, strict=False)
+        return tuple(
+            "crashed" if number == CRASHED else automaton.nodes[number].result for automaton, number in numbers
+        )
+
+    def _run_to(self, state: State) -> tuple[str, ...]:
+        lines: list[str] = []
+        before = self._origins[state]
+        while before is not None:
+            lines.append(next(what for what, successor in self._successors(before) if successor == state))
+            state, before = before, self._origins[before]
+        return tuple(reversed(lines))
+
+
+def _without(requests: tuple[Request[Any], ...], one: Request[Any]) -> tuple[Request[Any], ...]:
+    place = requests.index(one)
+    return requests[:place] + requests[place + 1 :]
+
+
+def _brief(value: object) -> str:
+    """Return a short form for the run's listing."""
+    match value:
+        case Get(path) | Delete(path):
+            return f"{type(value).__name__} {path}"
+        case PutIfAbsent(path, body) | Put(path, body):
+            return f"{type(value).__name__} {path} ({len(body)} bytes)"
+        case List(prefix, after):
+            return f"List {prefix} after {after or 'the beginning'}"
+        case bytes():
+            return f"{len(value)} bytes"
+        case tuple():
+            return "[" + ", ".join(info.path.rpartition("/")[2] for info in value) + "]"
+    return repr(value)

@@ -1,0 +1,95 @@
+"""Compactor and collector inside a writer's process: one background thread, by the same protocols as on their own."""
+
+import logging
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
+
+from endive.errors import EndiveError, FencedError, OutcomeUnknownError
+from endive.kv.collector import Collected, collect_garbage
+from endive.kv.compactor import claim_compactor, compact_levels, compact_wal
+
+if TYPE_CHECKING:
+    from endive.kv.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class Housekeeper:
+    """Looks for newer manifests, and compacts and collects if the store was opened that way."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self._epoch = 0
+        """Of the compactor; 0: not claimed. It is claimed when there is something to do."""
+        self._busy = Lock()
+        self._stopped = Event()
+        self._wanted = Event()
+        self._thread = Thread(target=self._keep_house, name="endive-housekeeping", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread when it has finished what it does."""
+        self._stopped.set()
+        self._wanted.set()
+        self._thread.join()
+
+    def hurry(self) -> None:
+        """Somebody waits for room: do not wait for the next round."""
+        self._wanted.set()
+
+    def compact(self, everything: bool = False) -> None:
+        """Bring the WAL into the levels and merge levels, until there is nothing more to do."""
+        with self._busy:
+            self._compact(everything)
+
+    def collect(self) -> Collected:
+        """Delete what nobody needs any more."""
+        with self._busy:
+            collected = self._store.driver.run(collect_garbage(self._store.options.retention_ms))
+        log.info("collected: %s", collected)
+        return collected
+
+    def _compact(self, everything: bool) -> None:
+        store = self._store
+        self._epoch = self._epoch or store.driver.run(claim_compactor())
+        while not self._stopped.is_set():
+            done = store.driver.run(compact_wal(self._epoch))
+            if done is None:
+                break
+            log.info("compacted %d slots, %d rows", done.slots, done.rows)
+            store.refresh()
+        while not self._stopped.is_set():
+            done = store.driver.run(compact_levels(self._epoch, everything))
+            if done is None:
+                break
+            log.info("merged %d runs, %d rows", done.runs, done.rows)
+            store.refresh()
+
+    def _keep_house(self) -> None:
+        options = self._store.options
+        since_collection_ms = 0.0
+        while not self._stopped.is_set():
+            self._wanted.wait(options.poll_interval_ms / 1000)
+            self._wanted.clear()
+            since_collection_ms += options.poll_interval_ms
+            if self._stopped.is_set():
+                return
+            try:
+                self._store.refresh()
+                if not options.compact_here:
+                    continue
+                if self._store.uncompacted_bytes >= options.compact_bytes:
+                    self.compact()
+                if since_collection_ms >= options.collect_interval_ms:
+                    since_collection_ms = 0.0
+                    self.collect()
+            except FencedError as error:
+                log.warning("compactor stops: %s", error)
+                self._epoch = 0  # another compactor is at work; claim anew when there is something to do
+            except OutcomeUnknownError as error:
+                log.warning("compaction to be looked at again: %s", error)
+            except EndiveError:
+                log.exception("housekeeping failed; it is tried again")

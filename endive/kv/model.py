@@ -1,0 +1,169 @@
+"""What the store knows of itself: the manifest and its parts, as frozen values.
+
+`StoreManifest` is the state of the store at one moment, as far as it is not in the WAL: a numbered object, replaced by
+creating the next number. Everything here is a value; `with_…` methods return changed copies and hold the rules that
+keep the changes of different processes from undoing each other.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from endive.errors import CheckpointGoneError, FencedError, InvariantError
+
+SSTS_PER_EPOCH = 10**10
+"""An SST's id is its compactor's epoch times this, plus a count: later epochs have higher ids, and no two share one."""
+NEVER_EXPIRES = 0
+
+
+@dataclass(frozen=True)
+class SstInfo:
+    """One file in `levels/`: what a reader must know to decide whether to open it, and how."""
+
+    id: int
+    size_bytes: int
+    rows: int
+    first_key: bytes
+    last_key: bytes
+    index_offset: int
+    """Index, filter and footer are the file's end, from here on: one range request gets them."""
+
+
+@dataclass(frozen=True)
+class SortedRun:
+    """SSTs in key order that do not overlap. All rows of a run are newer than those of the runs behind it."""
+
+    level: int
+    ssts: tuple[SstInfo, ...]
+
+    @cached_property
+    def first_keys(self) -> list[bytes]:
+        """The first key of each file, to find a key's file by."""
+        return [sst.first_key for sst in self.ssts]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all its files."""
+        return sum(sst.size_bytes for sst in self.ssts)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A durable pin of a manifest: what that manifest needs is not collected while this exists."""
+
+    id: str
+    manifest_id: int
+    expire_unix_s: int
+    """0: never. An expired checkpoint holds until a collector has removed it from the manifest."""
+    name: str = ""
+
+    def is_expired(self, now_unix_s: int) -> bool:
+        """Whether its time is over."""
+        return self.expire_unix_s != NEVER_EXPIRES and self.expire_unix_s < now_unix_s
+
+
+@dataclass(frozen=True)
+class StoreManifest:
+    """The state of the store at one moment, as far as it is not in the WAL."""
+
+    put_id: str
+    """Tells this object from one with the same content by somebody else."""
+    writer_epoch: int = 0
+    compactor_epoch: int = 0
+    wal_id_last_compacted: int = 0
+    """All WAL slots up to this one are in the levels. 0: none; slots start at 1."""
+    wal_id_last_seen: int = 0
+    """The last slot of the WAL without a gap when this was written. A checkpoint's view ends there."""
+    row_seq_last_compacted: int = 0
+    max_parallel_writes: int = 1
+    """WAL writes that any writer, dead or alive, may have under way. It grows and never shrinks."""
+    sst_id_last: int = 0
+    """SSTs up to this id are in use if a manifest names them, and garbage otherwise; higher ones may be under way."""
+    runs: tuple[SortedRun, ...] = ()
+    """Newest first; levels ascend."""
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+    def checkpoint(self, checkpoint_id: str) -> Checkpoint:
+        """Return a checkpoint by id or by name."""
+        for checkpoint in self.checkpoints:
+            if checkpoint_id in (checkpoint.id, checkpoint.name):
+                return checkpoint
+        raise CheckpointGoneError(checkpoint_id)
+
+    def sst_ids(self) -> frozenset[int]:
+        """Return the ids of all SSTs in use."""
+        return frozenset(sst.id for run in self.runs for sst in run.ssts)
+
+    # Changes. Each is applied to the newest manifest, whoever wrote it.
+
+    def with_writer(self, put_id: str, parallel_writes: int, pin: Checkpoint) -> "StoreManifest":
+        """Claim the next writer epoch."""
+        return replace(
+            self,
+            put_id=put_id,
+            writer_epoch=self.writer_epoch + 1,
+            max_parallel_writes=max(self.max_parallel_writes, parallel_writes),
+            checkpoints=(*self.checkpoints, pin),
+        )
+
+    def with_compactor(self, put_id: str) -> "StoreManifest":
+        """Claim the next compactor epoch. SSTs of earlier epochs that are not in use are garbage from here on."""
+        epoch = self.compactor_epoch + 1
+        return replace(self, put_id=put_id, compactor_epoch=epoch, sst_id_last=epoch * SSTS_PER_EPOCH)
+
+    def with_wal_compacted(
+        self, put_id: str, epoch: int, after: int, end: int, row_seq: int, run: SortedRun | None, sst_id_last: int
+    ) -> "StoreManifest":
+        """Put the slots after `after` up to `end` into the levels; `run` is None if they held no rows."""
+        self._require_compactor(epoch)
+        if self.wal_id_last_compacted != after:
+            raise InvariantError(
+                "one compactor at a time", f"compacted up to {self.wal_id_last_compacted}, not {after}"
+            )
+        return replace(
+            self,
+            put_id=put_id,
+            wal_id_last_compacted=end,
+            wal_id_last_seen=max(self.wal_id_last_seen, end),
+            row_seq_last_compacted=max(self.row_seq_last_compacted, row_seq),
+            runs=self.runs if run is None else (run, *self.runs),
+            sst_id_last=sst_id_last,
+        )
+
+    def with_merged(
+        self, put_id: str, epoch: int, merged: tuple[SortedRun, ...], run: SortedRun | None, sst_id_last: int
+    ) -> "StoreManifest":
+        """Put `run` in the place of the neighbouring runs `merged`; None if nothing is left of them."""
+        self._require_compactor(epoch)
+        if not merged or merged[0] not in self.runs:
+            raise InvariantError("one compactor at a time", "the runs that were merged are not there any more")
+        place = self.runs.index(merged[0])
+        if self.runs[place : place + len(merged)] != merged:
+            raise InvariantError("one compactor at a time", "the runs that were merged are not neighbours any more")
+        middle = () if run is None else (run,)
+        runs = self.runs[:place] + middle + self.runs[place + len(merged) :]
+        return replace(self, put_id=put_id, runs=runs, sst_id_last=sst_id_last)
+
+    def with_checkpoint(self, put_id: str, checkpoint: Checkpoint, wal_id_last_seen: int) -> "StoreManifest":
+        """Add a checkpoint of a manifest that is active: the one being written, or one that a checkpoint holds."""
+        seen = max(self.wal_id_last_seen, wal_id_last_seen)
+        return replace(self, put_id=put_id, checkpoints=(*self.checkpoints, checkpoint), wal_id_last_seen=seen)
+
+    def with_checkpoint_expiry(self, put_id: str, checkpoint_id: str, expire_unix_s: int) -> "StoreManifest":
+        """Change when a checkpoint expires. `CheckpointGoneError` if a collector has removed it."""
+        kept = self.checkpoint(checkpoint_id)
+        others = tuple(checkpoint for checkpoint in self.checkpoints if checkpoint is not kept)
+        return replace(self, put_id=put_id, checkpoints=(*others, replace(kept, expire_unix_s=expire_unix_s)))
+
+    def without_checkpoints(self, put_id: str, checkpoint_ids: frozenset[str]) -> "StoreManifest":
+        """Remove checkpoints; the same value if there is none of them."""
+        kept = tuple(checkpoint for checkpoint in self.checkpoints if checkpoint.id not in checkpoint_ids)
+        return self if kept == self.checkpoints else replace(self, put_id=put_id, checkpoints=kept)
+
+    def without_expired(self, put_id: str, now_unix_s: int) -> "StoreManifest":
+        """Remove expired checkpoints; the same value if there is none."""
+        expired = frozenset(checkpoint.id for checkpoint in self.checkpoints if checkpoint.is_expired(now_unix_s))
+        return self.without_checkpoints(put_id, expired)
+
+    def _require_compactor(self, epoch: int) -> None:
+        if self.compactor_epoch != epoch:
+            raise FencedError("compactor", epoch, self.compactor_epoch)

@@ -1,0 +1,105 @@
+"""The store, open for reading: beside a writer, on another machine, or at a checkpoint.
+
+A reader sees everything up to the first gap in the WAL as of its last `refresh`. It writes nothing but checkpoints, and
+those only if asked. Without one, files that it uses may be collected after a while: a read then refreshes and tries
+again; a scan ends with `ViewExpiredError`.
+"""
+
+from collections.abc import Iterator
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from endive.drivers.blocking import BlockingDriver
+from endive.errors import MissingObjectError
+from endive.kv.cache import CACHE_BYTES, BlockCache
+from endive.kv.model import Checkpoint, StoreManifest
+from endive.kv.reading import View, create_checkpoint, newest_view, prolong_checkpoint, remove_checkpoint, view_at
+from endive.kv.view import ReadView, prefix_end
+from endive.objects.api import ObjectStore
+from endive.protocol.sequenced import Numbered
+
+REFRESHES_MAX = 10
+
+
+class Reader:
+    """A store that is only read. `checkpoint`: an id or a name; the reader stays there, and does not refresh."""
+
+    def __init__(self, objects: ObjectStore, checkpoint: str | None = None, cache_bytes: int = CACHE_BYTES) -> None:
+        self.driver = BlockingDriver(objects)
+        self.cache = BlockCache(cache_bytes)
+        self.checkpoint = checkpoint
+        self._lock = Lock()
+        self._view: View
+        self._read_view: ReadView
+        self._take(self.driver.run(newest_view() if checkpoint is None else view_at(checkpoint)))
+
+    @property
+    def manifest(self) -> Numbered[StoreManifest]:
+        """The manifest that is read."""
+        return self._view.manifest
+
+    @property
+    def wal_end(self) -> int:
+        """The last WAL slot that is read; the next one is a gap, or has not been written."""
+        return self._view.wal_end
+
+    def refresh(self) -> None:
+        """See what is there now. At a checkpoint there is nothing to refresh."""
+        if self.checkpoint is None:
+            with self._lock:
+                self._take(self.driver.run(newest_view(self._view)))
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`; None if it has none."""
+        for _ in range(REFRESHES_MAX):
+            try:
+                return self._read_view.get(key)
+            except MissingObjectError:
+                before = self._view.manifest.number
+                self.refresh()
+                if self._view.manifest.number == before:
+                    raise
+        raise MissingObjectError(self.driver.objects.url)
+
+    def scan(
+        self, start: bytes | None = None, end: bytes | None = None, prefix: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values in order, from `start` on, up to but without `end`; or all keys with a `prefix`."""
+        if prefix is not None:
+            start, end = prefix, prefix_end(prefix)
+        return self._read_view.scan(start, end)
+
+    def pin(self, lifetime_s: int, name: str = "") -> Checkpoint:
+        """Make a checkpoint of the newest state, and read there from now on."""
+        checkpoint = self.driver.run(create_checkpoint(lifetime_s, name))
+        with self._lock:
+            self._take(self.driver.run(view_at(checkpoint.id)))
+            self.checkpoint = checkpoint.id
+        return checkpoint
+
+    def prolong(self, checkpoint_id: str, lifetime_s: int) -> None:
+        """Let a checkpoint expire `lifetime_s` from now; 0: never."""
+        self.driver.run(prolong_checkpoint(checkpoint_id, lifetime_s))
+
+    def unpin(self, checkpoint_id: str) -> None:
+        """Remove a checkpoint, and read the newest state again."""
+        self.driver.run(remove_checkpoint(checkpoint_id))
+        self.checkpoint = None
+        self.refresh()
+
+    def close(self) -> None:
+        """Let go of threads. Nothing needs to be written."""
+        self.driver.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _take(self, view: View) -> None:
+        self._view = view
+        self._read_view = ReadView.of_groups(view.manifest.value, view.groups, self.driver, self.cache)

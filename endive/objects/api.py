@@ -1,0 +1,73 @@
+"""What Endive needs of an object store, and no more: create-if-absent, get, ranges, list, delete.
+
+No update by etag and no attributes: a local directory has neither, and S3's etag is the content's MD5, which two
+writers of equal bytes share.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from endive.protocol.requests import ObjectInfo
+
+__all__ = ["Capabilities", "ObjectInfo", "ObjectStore"]
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What is known of a store, from its documentation and from tests; nothing is tried out on a user's bucket."""
+
+    create_if_absent: bool
+    """False: `put_if_absent` is not available; see `endive.objects.two_phase`."""
+    survives_power_loss: bool
+    """What `put_if_absent` and `put` have confirmed is on stable storage."""
+    shared: bool
+    """Other processes see the same objects."""
+
+
+class ObjectStore(Protocol):
+    """A store of immutable bytes under `/`-separated paths. Safe to use from several threads.
+
+    Errors: `StorageUnavailableError` if nothing was changed and a retry may help, `OutcomeUnknownError` if a write may
+    have happened, `StorageAccessError` if a retry will not help.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where this is, for messages."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do."""
+        ...
+
+    def get(self, path: str) -> bytes | None:
+        """Return the object; None if there is none."""
+        ...
+
+    def get_range(self, path: str, start: int, length: int) -> bytes | None:
+        """Return up to `length` bytes from `start`; None if there is no such object."""
+        ...
+
+    def put_if_absent(self, path: str, body: bytes) -> bool:
+        """Create the object. False: there was one, and it stays as it is."""
+        ...
+
+    def put(self, path: str, body: bytes) -> None:
+        """Write the object, over whatever is there."""
+        ...
+
+    def list(self, prefix: str, after: str = "") -> tuple[ObjectInfo, ...]:
+        """Return the objects whose path starts with `prefix` and sorts after `after`, sorted by path."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove the object, if there is one."""
+        ...
+
+
+def require_path(path: str) -> str:
+    """Return `path` if it is a plain relative path; `ValueError` otherwise, since that is a defect of the caller."""
+    if not path or path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError(f"not an object path: {path!r}")
+    return path

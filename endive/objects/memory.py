@@ -1,0 +1,50 @@
+"""A store in a dictionary, for tests and for trying things out."""
+
+from collections.abc import Callable
+from threading import Lock
+
+from endive.objects.api import Capabilities, require_path
+from endive.protocol.requests import ObjectInfo
+
+
+class MemoryStore:
+    """Objects in this process's memory. `clock` gives their modification times, in Unix milliseconds."""
+
+    url = "memory://"
+    capabilities = Capabilities(create_if_absent=True, survives_power_loss=False, shared=False)
+
+    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._objects: dict[str, tuple[bytes, int]] = {}
+
+    def get(self, path: str) -> bytes | None:
+        found = self._objects.get(require_path(path))
+        return None if found is None else found[0]
+
+    def get_range(self, path: str, start: int, length: int) -> bytes | None:
+        body = self.get(path)
+        return None if body is None else body[start : start + length]
+
+    def put_if_absent(self, path: str, body: bytes) -> bool:
+        require_path(path)
+        with self._lock:
+            # Not `setdefault(path, body) is body`: equal empty bytes are one object, so two fences would both win.
+            if path in self._objects:
+                return False
+            self._objects[path] = (bytes(body), self._clock())
+            return True
+
+    def put(self, path: str, body: bytes) -> None:
+        require_path(path)
+        with self._lock:
+            self._objects[path] = (bytes(body), self._clock())
+
+    def list(self, prefix: str, after: str = "") -> tuple[ObjectInfo, ...]:
+        with self._lock:
+            found = [(path, *held) for path, held in self._objects.items() if path.startswith(prefix) and path > after]
+        return tuple(ObjectInfo(path, len(body), modified) for path, body, modified in sorted(found))
+
+    def delete(self, path: str) -> None:
+        with self._lock:
+            self._objects.pop(require_path(path), None)

@@ -1,0 +1,144 @@
+"""What a protocol can ask, and how it asks.
+
+A request carries the type of its reply: `body = yield from ask(Get(path))` is `bytes | None` to a type checker.
+Protocol code keeps to a form that `tests/races/test_protocol_form.py` checks, because the interleaved driver
+recognises equal states by looking at a generator's variables:
+
+* a `yield from` stands alone on the right of an assignment, in a `return`, in a condition or as a statement;
+* all state is in local variables, and is made of plain and frozen values;
+* every loop has a limit.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from endive.errors import OutcomeUnknownError, StorageAccessError, StorageUnavailableError
+
+T = TypeVar("T")
+Reply = TypeVar("Reply")
+
+
+class Request(Generic[Reply]):
+    """Something a protocol wants to know or to have done; `Reply` is what it gets back."""
+
+    __slots__ = ()
+
+
+Steps = Generator[Request[Any], Any, T]
+"""A protocol: yields requests, receives replies, returns a `T`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One line of a listing."""
+
+    path: str
+    size_bytes: int
+    modified_unix_ms: int
+    """When the object was written, by the object store's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Get(Request[bytes | None]):
+    """The object's bytes; None if there is no such object."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetRange(Request[bytes | None]):
+    """So many of the object's bytes from `start`, fewer at its end; None if there is no such object."""
+
+    path: str
+    start: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetAll(Request[tuple[bytes | None, ...]]):
+    """Several objects, each as with `Get`, in any order and not at one moment: a driver may fetch them side by side."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PutIfAbsent(Request[bool]):
+    """Create the object. False: there is one already, and it was not touched.
+
+    The driver raises `OutcomeUnknownError` inside the protocol when the answer was lost: the object may be there, may
+    not be there, or may still appear. `create` deals with that.
+    """
+
+    path: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Put(Request[None]):
+    """Write the object, over whatever is there. Only for names that nobody else uses: see `two_phase`."""
+
+    path: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class List(Request[tuple[ObjectInfo, ...]]):
+    """The objects whose path starts with `prefix` and sorts after `after`, sorted by path."""
+
+    prefix: str
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Request[None]):
+    """Remove the object. No complaint if there is none, so a driver may do it again."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Now(Request[int]):
+    """Unix time in milliseconds. Clocks of different processes may differ, and may jump."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewId(Request[str]):
+    """32 hexadecimal digits that nobody has seen before."""
+
+
+def ask(request: Request[Reply]) -> Steps[Reply]:
+    """Ask, and return the reply with its type."""
+    reply: Reply = yield request
+    return reply
+
+
+TRIES_MAX = 5
+"""How often a create is sent when its answers get lost. The driver has retried what is safe to retry before that."""
+
+
+def create(path: str, body: bytes) -> Steps[bool]:
+    """Create an object with bytes that nobody else would write. True: it is there and ours. False: somebody else's is.
+
+    A lost answer is settled by sending the same create again: it is either carried out, or finds an object, whose
+    bytes tell whose it is. A first request that arrives late finds the object and does nothing. If objects of this kind
+    are ever deleted, the first try may have been carried out and its object deleted before the second.
+    """
+    was_unsure = False
+    for _ in range(TRIES_MAX):
+        try:
+            created = yield from ask(PutIfAbsent(path, body))
+            if created or not was_unsure:
+                return created
+            found = yield from ask(Get(path))
+        except OutcomeUnknownError:
+            was_unsure = True
+            continue
+        except (StorageUnavailableError, StorageAccessError):
+            if was_unsure:  # this try did nothing, but an earlier one may have
+                break
+            raise
+        if found is None:
+            break  # somebody's object, deleted since: it may have been ours
+        return found == body
+    raise OutcomeUnknownError(path)

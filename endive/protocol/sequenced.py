@@ -1,0 +1,161 @@
+"""Numbered objects: the newest one is the truth, and every id is created exactly once.
+
+A family is a directory of objects named by 20-digit ids that start at 1 and are contiguous. To change the family's
+value is to create the next id; whoever loses that race starts over from the newer object.
+
+**What can race.** Two processes create the same id: the object store lets one win. A process stalls between reading the
+newest object and creating the next, while others go on and a collector deletes old ids: the create then succeeds,
+on an id that was created, superseded and deleted before, and an update that was acknowledged is lost.
+
+**What is promised.** An id that was deleted never counts again. Before a collector deletes ids it creates a *boundary*,
+an empty object whose name is the highest id that may have been deleted. Whoever creates an id lists the boundaries
+afterwards, and trusts its own object only if it is above them. If the id had been deleted before the create, the
+boundary was there before the create, so the listing shows it.
+
+**What is left out.** Void objects stay until the next collection; nobody reads them, because the newest id is above
+every boundary. Boundaries are superseded, not changed: the last few are kept, since a listing of a directory
+that changes meanwhile may miss an object that is replaced by another.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from endive.errors import AttemptsExhaustedError, OutcomeUnknownError, StoreNotFoundError
+from endive.protocol.requests import Delete, Get, List, ObjectInfo, Steps, ask, create
+
+T = TypeVar("T")
+
+ATTEMPTS_MAX = 1000
+"""Races that an update may lose. Each loss is somebody else's success."""
+BOUNDARIES_KEPT = 8
+DIGITS = 20
+"""Fits an unsigned 64-bit integer, and makes the order of names the order of numbers."""
+
+
+def numbered(prefix: str, number: int, suffix: str) -> str:
+    """Return the path of object `number`."""
+    return f"{prefix}{number:0{DIGITS}d}{suffix}"
+
+
+def number_of(path: str, prefix: str, suffix: str) -> int | None:
+    """Return the number in a path; None if it is not a path of this kind."""
+    name = path.removeprefix(prefix).removesuffix(suffix)
+    if path != f"{prefix}{name}{suffix}" or len(name) != DIGITS or not (name.isascii() and name.isdigit()):
+        return None
+    return int(name)
+
+
+@dataclass(frozen=True)
+class Family(Generic[T]):
+    """A family of numbered objects that hold values of one type."""
+
+    prefix: str
+    suffix: str
+    encode: Callable[[T], bytes]
+    """Two writers must never encode to the same bytes: the value carries an id of its own."""
+    decode: Callable[[str, bytes], T]
+
+    def path_of(self, number: int) -> str:
+        """Return the path of object `number`."""
+        return numbered(self.prefix, number, self.suffix)
+
+    def number_of(self, path: str) -> int | None:
+        """Return the number of the object at `path`; None if the path is not of this family."""
+        return number_of(path, self.prefix, self.suffix)
+
+    @property
+    def boundary_prefix(self) -> str:
+        """Where the boundaries are. Not below `prefix`, so that a listing of one is not one of the other."""
+        return f"{self.prefix.removesuffix('/')}-boundary/"
+
+
+@dataclass(frozen=True)
+class Numbered(Generic[T]):
+    """One object of a family."""
+
+    number: int
+    value: T
+
+
+def numbers_in(listing: Iterable[ObjectInfo], prefix: str, suffix: str) -> list[int]:
+    """Return the numbers in a listing, ascending; other objects are left out."""
+    numbers = (number_of(info.path, prefix, suffix) for info in listing)
+    return [number for number in numbers if number is not None]
+
+
+def newest(family: Family[T], after: int = 0) -> Steps[Numbered[T] | None]:
+    """Return the newest object of the family; None if it has none above id `after`."""
+    start = family.path_of(after) if after else ""
+    for _ in range(ATTEMPTS_MAX):
+        listing = yield from ask(List(family.prefix, start))
+        numbers = numbers_in(listing, family.prefix, family.suffix)
+        if not numbers:
+            return None
+        body = yield from ask(Get(family.path_of(numbers[-1])))
+        if body is not None:
+            return Numbered(numbers[-1], family.decode(family.path_of(numbers[-1]), body))
+        # Superseded, then collected, between the two requests.
+    raise AttemptsExhaustedError(family.prefix, ATTEMPTS_MAX)
+
+
+def propose(family: Family[T], base: Numbered[T] | None, value: T) -> Steps[Numbered[T] | None]:
+    """Create the object after `base` (None: the first one). None: somebody else has done so; read again.
+
+    `OutcomeUnknownError` if the id turns out to be spent. Either it was deleted before the create, which then counts
+    for nothing; or ours was the object that was superseded and deleted, all before the boundaries were listed. The
+    two look the same. The caller reads the newest object to find out whether its change is in there.
+    """
+    number = 1 if base is None else base.number + 1
+    is_ours = yield from create(family.path_of(number), family.encode(value))
+    if not is_ours:
+        return None
+    boundary = yield from boundary_of(family)
+    if number <= boundary:
+        raise OutcomeUnknownError(family.path_of(number))
+    return Numbered(number, value)
+
+
+def update(
+    family: Family[T], change: Callable[[Numbered[T]], T], attempts_max: int = ATTEMPTS_MAX
+) -> Steps[Numbered[T]]:
+    """Apply `change` to the newest object and return what was created. The family must not be empty.
+
+    A lost race starts over from the newer object: a change is applied to what is there, never written over it.
+    `change` may raise; nothing was created then. It may return the very value it got: there is nothing to change.
+    """
+    for _ in range(attempts_max):
+        base = yield from newest(family)
+        if base is None:
+            raise StoreNotFoundError(family.prefix)
+        value = change(base)
+        if value is base.value:
+            return base
+        created = yield from propose(family, base, value)
+        if created is not None:
+            return created
+    raise AttemptsExhaustedError(family.prefix, attempts_max)
+
+
+def boundary_of(family: Family[T]) -> Steps[int]:
+    """Return the highest id that may have been deleted, 0 if none was."""
+    listing = yield from ask(List(family.boundary_prefix))
+    return max(numbers_in(listing, family.boundary_prefix, ""), default=0)
+
+
+def collect(family: Family[T], numbers: tuple[int, ...]) -> Steps[None]:
+    """Delete objects of the family that nobody needs. The newest one must not be among them.
+
+    The boundary goes first: from then on, whoever creates one of these ids again learns that it is void.
+    """
+    if not numbers:
+        return
+    listing = yield from ask(List(family.boundary_prefix))
+    boundaries = numbers_in(listing, family.boundary_prefix, "")
+    if max(numbers) > max(boundaries, default=0):
+        # Empty, so that two collectors write the same; a lost answer needs no settling beyond another try.
+        yield from create(numbered(family.boundary_prefix, max(numbers), ""), b"")
+    for number in numbers:
+        yield from ask(Delete(family.path_of(number)))
+    for superseded in boundaries[:-BOUNDARIES_KEPT]:
+        yield from ask(Delete(numbered(family.boundary_prefix, superseded, "")))

@@ -1,0 +1,180 @@
+"""Faulty variants of the protocols. Each is a mistake that somebody has made or would make; the explorer must find it.
+
+A mutant takes a part of the protocol away or puts a wrong one in its place, for as long as its context lasts.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from endive.errors import FencedError, OutcomeUnknownError
+from endive.kv.format import encode_fence
+from endive.kv.manifest import MANIFESTS
+from endive.kv.model import Checkpoint, StoreManifest
+from endive.kv.opening import Lease, require_newest
+from endive.kv.wal import WAL
+from endive.protocol.fencing import ROLE, contiguous_end, fence
+from endive.protocol.requests import NewId, PutIfAbsent, Steps, ask
+from endive.protocol.sequenced import Numbered, newest, propose, update
+
+
+@contextmanager
+def swapped(*changes: tuple[str, Any]) -> Iterator[None]:
+    """Put other things in the place of names, such as `endive.kv.collector.is_fence`."""
+    patches = [patch(name, value) for name, value in changes]
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()
+
+
+# Opening.
+
+
+def open_as_in_the_document(parallel_writes: int = 1) -> Steps[Lease]:
+    """Claim the epoch, then list the WAL, then fence, and look no further."""
+    put_id = yield from ask(NewId())
+    pin = Checkpoint(put_id, 0, 0)
+    claimed = yield from update(MANIFESTS, lambda base: base.value.with_writer(put_id, parallel_writes, pin))
+    epoch = claimed.value.writer_epoch
+    end = yield from contiguous_end(WAL, claimed.value.wal_id_last_compacted)
+    count = claimed.value.max_parallel_writes
+    first = yield from fence(WAL, end + 1, epoch, count, encode_fence(epoch, put_id))
+    if first is None:
+        raise OutcomeUnknownError(WAL.prefix)
+    return Lease(epoch, first + count, claimed)
+
+
+def open_without_a_second_look(parallel_writes: int = 1) -> Steps[Lease]:
+    """List the WAL before the claim, but do not read the manifest after the fence."""
+    put_id = yield from ask(NewId())
+    base = yield from newest(MANIFESTS)
+    assert base is not None
+    end = yield from contiguous_end(WAL, base.value.wal_id_last_compacted)
+    pin = Checkpoint(put_id, base.number + 1, 120)
+    claimed = yield from propose(MANIFESTS, base, base.value.with_writer(put_id, parallel_writes, pin))
+    if claimed is None:
+        raise FencedError(ROLE, 0, 0)  # one try is enough for a mutant
+    epoch, count = claimed.value.writer_epoch, claimed.value.max_parallel_writes
+    first = yield from fence(WAL, end + 1, epoch, count, encode_fence(epoch, put_id))
+    if first is None:
+        raise OutcomeUnknownError(WAL.prefix)
+    return Lease(epoch, first + count, claimed)
+
+
+def open_with_one_fence(parallel_writes: int = 1) -> Steps[Lease]:
+    """Write one fence, however many writes the older writer may have under way."""
+    put_id = yield from ask(NewId())
+    base = yield from require_newest()
+    end = yield from contiguous_end(WAL, base.value.wal_id_last_compacted)
+    pin = Checkpoint(put_id, base.number + 1, 120)
+    claimed = yield from propose(MANIFESTS, base, base.value.with_writer(put_id, parallel_writes, pin))
+    if claimed is None:
+        raise FencedError(ROLE, 0, 0)
+    epoch = claimed.value.writer_epoch
+    first = yield from fence(WAL, end + 1, epoch, 1, encode_fence(epoch, put_id))
+    assert first is not None
+    return Lease(epoch, first + 1, claimed)
+
+
+def document_004() -> Any:
+    return swapped(("tests.races.scenarios.open_writer", open_as_in_the_document))
+
+
+def no_second_look() -> Any:
+    return swapped(("tests.races.scenarios.open_writer", open_without_a_second_look))
+
+
+def one_fence() -> Any:
+    return swapped(("tests.races.scenarios.open_writer", open_with_one_fence))
+
+
+# Sequenced objects.
+
+
+def no_boundary() -> Any:
+    def boundary_of(family: object) -> Steps[int]:
+        yield from ()  # a generator, like the one it replaces
+        return 0
+
+    return swapped(("endive.protocol.sequenced.boundary_of", boundary_of))
+
+
+def a_lost_reply_taken_for_success() -> Any:
+    def create(path: str, body: bytes) -> Steps[bool]:
+        try:
+            created = yield from ask(PutIfAbsent(path, body))
+        except OutcomeUnknownError:
+            return True
+        return created
+
+    return swapped(("endive.protocol.fencing.create", create), ("endive.protocol.sequenced.create", create))
+
+
+def a_lost_reply_taken_for_a_rival() -> Any:
+    def create(path: str, body: bytes) -> Steps[bool]:
+        for _ in range(3):
+            try:
+                created = yield from ask(PutIfAbsent(path, body))
+            except OutcomeUnknownError:
+                continue
+            return created
+        raise OutcomeUnknownError(path)
+
+    return swapped(("endive.protocol.fencing.create", create), ("endive.protocol.sequenced.create", create))
+
+
+def stale_manifest_written_over() -> Any:
+    """A change is made to the manifest as it was read first, and written over whatever others have changed since."""
+
+    def update(family: Any, change: Any, attempts_max: int = 3) -> Steps[Any]:
+        first = yield from newest(family)
+        assert first is not None
+        value = change(first)
+        if value is first.value:
+            return first
+        for _ in range(attempts_max):
+            base = yield from newest(family)
+            created = yield from propose(family, base, value)
+            if created is not None:
+                return created
+        raise OutcomeUnknownError(family.prefix)
+
+    return swapped(("endive.kv.compactor.update", update))
+
+
+# Collecting.
+
+
+def fences_collected() -> Any:
+    return swapped(("endive.kv.collector.is_fence", lambda _: False))
+
+
+def no_watermark() -> Any:
+    return swapped(("endive.kv.collector.is_settled", lambda *_: True))
+
+
+def checkpoints_expire_by_the_clock_alone() -> Any:
+    """The collector leaves expired checkpoints in the manifest, and does not count them."""
+
+    def without_expired(base: Numbered[StoreManifest], put_id: str, now_unix_s: int) -> StoreManifest:
+        return base.value
+
+    def active(manifest: StoreManifest, now_unix_s: int) -> set[int]:
+        return {pin.manifest_id for pin in manifest.checkpoints if not pin.is_expired(now_unix_s)}
+
+    return swapped(("endive.kv.collector._without_expired", without_expired), ("endive.kv.collector.pinned_by", active))
+
+
+# Reading.
+
+
+def no_look_for_a_newer_manifest() -> Any:
+    def newer_than(manifest: object) -> Steps[None]:
+        yield from ()
+
+    return swapped(("endive.kv.reading.newer_than", newer_than))

@@ -1,0 +1,176 @@
+"""Two-phase create: stopped after every step, it is durable and visible or never happened."""
+
+import sqlite3
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from endive.errors import OutcomeUnknownError, StorageUnavailableError
+from endive.kv import Store, StoreOptions
+from endive.kv.check import check_store
+from endive.objects import MemoryStore, TwoPhaseStore
+from endive.objects.records import SqlRecords
+from endive.protocol.requests import Put, Request, Steps
+from endive.protocol.two_phase import (
+    InsertRecord,
+    TransferRecord,
+    create_in_two_phases,
+    destination_of,
+    recover,
+    source_of,
+)
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class NoConditions(MemoryStore):
+    """An object store without conditional writes: a create that is not two-phase would be a mistake."""
+
+    def put_if_absent(self, path: str, body: bytes) -> bool:
+        raise NotImplementedError
+
+
+class Setting:
+    """Objects, records and a clock that a test moves."""
+
+    def __init__(self, directory: Path) -> None:
+        self.now_ms = 0
+        numbers = count(1)
+        self.objects = NoConditions(clock=lambda: self.now_ms)
+        self.records = SqlRecords(lambda: sqlite3.connect(directory / "records.db"), sqlite3, "?")
+        self.store = TwoPhaseStore(self.objects, self.records, lambda: f"{next(numbers):032x}", lambda: self.now_ms)
+
+    def stopped_after(self, steps: Steps[object], requests: int) -> list[Request[object]]:
+        """Carry out so many requests of a protocol, then let it die."""
+        done: list[Request[object]] = []
+        request = next(steps)
+        for _ in range(requests):
+            reply = self.store._answer(request)
+            done.append(request)
+            try:
+                request = steps.send(reply)
+            except StopIteration:
+                break
+        return done
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Setting:
+    return Setting(tmp_path)
+
+
+STEPS = 6  # new id, source, record, copy, commit, delete the source
+
+
+@pytest.mark.parametrize("steps", range(1, STEPS + 1))
+def test_a_writer_that_dies_anywhere_leaves_all_or_nothing(setting: Setting, steps: int) -> None:
+    done = setting.stopped_after(create_in_two_phases("wal/1", b"body", 7), steps)
+    happened = any(isinstance(request, InsertRecord) for request in done)
+
+    # Before anybody has recovered, readers see it, and a rival is refused, exactly if the record is there.
+    assert setting.store.get("wal/1") == (b"body" if happened else None)
+    assert setting.store.get_range("wal/1", 1, 2) == (b"od" if happened else None)
+    assert [info.path for info in setting.store.list("wal/")] == (["wal/1"] if happened else [])
+    setting.now_ms += 2 * DAY_MS
+    recovered = setting.store.recover()
+
+    assert recovered.lost == ()
+    assert setting.store.get("wal/1") == (b"body" if happened else None)
+    assert setting.store.put_if_absent("wal/1", b"rival") is not happened
+    assert all(destination_of(info.path) is None for info in setting.objects.list(""))
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_a_recovery_that_dies_anywhere_can_be_done_again(setting: Setting, steps: int) -> None:
+    setting.stopped_after(create_in_two_phases("wal/1", b"one", 7), 3)
+    setting.stopped_after(create_in_two_phases("wal/2", b"two", 7), 3)
+    setting.stopped_after(recover(), steps)
+
+    setting.store.recover()
+
+    assert [setting.objects.get(f"wal/{number}") for number in (1, 2)] == [b"one", b"two"]
+    assert setting.records.open_records("") == ()
+
+
+def test_collection_recovers_instead_of_deleting_a_source_that_an_open_record_names(setting: Setting) -> None:
+    setting.stopped_after(create_in_two_phases("wal/1", b"body", 7), 3)
+    setting.now_ms += 2 * DAY_MS
+
+    recovered = setting.store.recover()
+
+    assert recovered.copied == ("wal/1",)
+    assert setting.store.get("wal/1") == b"body"
+
+
+def test_a_source_that_nobody_names_goes_after_a_day(setting: Setting) -> None:
+    setting.stopped_after(create_in_two_phases("wal/1", b"body", 7), 2)
+
+    assert setting.store.recover().orphans == ()
+    setting.now_ms += 2 * DAY_MS
+    assert len(setting.store.recover().orphans) == 1
+    assert setting.objects.list("") == ()
+
+
+def test_a_record_without_a_source_is_reported_and_its_name_stays_taken(setting: Setting) -> None:
+    setting.records.insert("wal/1", source_of("wal/1", "0" * 32, 7))
+
+    assert setting.store.recover().lost == ("wal/1",)
+    assert not setting.store.put_if_absent("wal/1", b"other")
+
+
+def test_a_lost_answer_of_the_record_store_is_settled_by_looking(setting: Setting) -> None:
+    steps = create_in_two_phases("wal/1", b"body", 7)
+    request = next(steps)
+    while not isinstance(request, InsertRecord):
+        request = steps.send(setting.store._answer(request))
+    setting.store._answer(request)  # it is there, but nobody tells the writer
+    request = steps.throw(OutcomeUnknownError("wal/1"))
+    with pytest.raises(StopIteration) as ended:  # noqa: PT012
+        while True:
+            request = steps.send(setting.store._answer(request))
+
+    assert ended.value.value is True
+
+
+def test_a_copy_that_fails_is_not_acknowledged(setting: Setting) -> None:
+    steps = create_in_two_phases("wal/1", b"body", 7)
+    request = next(steps)
+    while not (isinstance(request, Put) and request.path == "wal/1"):
+        request = steps.send(setting.store._answer(request))
+
+    with pytest.raises(OutcomeUnknownError):
+        steps.throw(StorageUnavailableError("wal/1", "throttled"))
+
+
+def test_an_object_is_deleted_before_its_record(setting: Setting) -> None:
+    setting.store.put_if_absent("wal/1", b"body")
+    from endive.protocol.two_phase import delete_in_two_phases
+
+    done = setting.stopped_after(delete_in_two_phases("wal/1"), 10)
+    kinds = [type(request).__name__ for request in done]
+
+    assert kinds.index("Delete") < kinds.index("DeleteRecord")
+    assert setting.store.put_if_absent("wal/1", b"again")
+
+
+def test_records_are_what_was_inserted(setting: Setting) -> None:
+    assert setting.records.insert("a", "source")
+    assert not setting.records.insert("a", "other")
+    assert setting.records.get("a") == TransferRecord("a", "source", False)
+    assert setting.records.open_records("b") == ()
+    setting.records.commit("a")
+    assert setting.records.get("a") == TransferRecord("a", "source", True)
+    setting.records.delete("a")
+    assert setting.records.get("a") is None
+
+
+def test_the_store_runs_on_it(setting: Setting) -> None:
+    options = StoreOptions(compact_here=False, retention_ms=0)
+    for round_number in range(3):
+        with Store(setting.store, options) as store:
+            store.put(b"%d" % round_number, b"value")
+            store.compact()
+            store.collect()
+            assert store.driver.run(check_store()).faults == ()
+            assert len(list(store.scan())) == round_number + 1

@@ -1,0 +1,1 @@
+"""Tests against real servers, started here on the loopback interface and stopped again."""

@@ -1,0 +1,1 @@
+"""Seeded runs in virtual time."""
