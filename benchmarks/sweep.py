@@ -10,7 +10,6 @@ by Spark and by `multiprocessing.Pool`, alternating, with as many processes as t
 import json
 import multiprocessing
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -40,22 +39,20 @@ def command(files: Sequence[Path]) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "out"
         words = [sys.executable, "-m", "endive", "sweep", *map(str, files), "--out", str(out)]
-        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        started = time.perf_counter()
         subprocess.run(words, check=True)
         wall_s = time.perf_counter() - started
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         runs = pq.read_table(out / "measures" / "runs.parquet", columns=["experiment", "seed", "status", "cpu_s"])
         distinct = {(row["experiment"], row["seed"]): row["cpu_s"] for row in runs.to_pylist()}
         engine_s = sum(distinct.values())
-        all_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return {
             "runs": runs.num_rows,
             "distinct_runs": len(distinct),
             "done": runs["status"].to_pylist().count("done"),
             "wall_s": round(wall_s, 1),
             "engine_cpu_s": round(engine_s, 1),
-            "all_cpu_s": round(all_s, 1),
             "cores_busy_with_the_engine": round(engine_s / wall_s / (os.cpu_count() or 1), 3),
+            "load_average": [round(load, 1) for load in os.getloadavg()],
             "report_bytes": (out / "report.html").stat().st_size,
         }
 

@@ -15,35 +15,31 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from endive import __version__
-from endive.errors import ResultError, SparkUnavailableError
+from endive.errors import SparkUnavailableError
 from endive.files import make_directory, write_durably
 from endive.pipeline.curves import curves
 from endive.pipeline.directory import SweepDirectory
-from endive.pipeline.measures import EXPERIMENT, RUN, RUN_FIGURES, WINDOW, over_seeds, run_figures
+from endive.pipeline.measures import EXPERIMENT, RUN, RUN_FIGURES, over_seeds, run_figures
 from endive.pipeline.records import RUN_SCHEMA
 from endive.pipeline.schemas import spark_schema
+from endive.pipeline.swept import Sweep, parts_of, sorted_by
 from endive.pipeline.transactions import DataSet
 
 TABLES = ("runs.parquet", "experiments.parquet", "curves.parquet")
 TRANSACTIONS = "transactions"
 INPUTS = "inputs.json"
-AGAIN = "start the sweep again"
-NOT_OURS = "name a directory that `endive sweep` has written"
 
 
 def consolidate(directory: Path, spark: SparkSession) -> None:
@@ -83,145 +79,10 @@ def is_current(directory: Path) -> bool:
 
 def _inputs(directory: Path) -> dict[str, Any]:
     """Return what measures depend on: the files, by size and time, and the version that computes."""
-    paths = [directory / "about.json", directory / "experiments.parquet", *_parts(directory)]
+    paths = [directory / "about.json", directory / "experiments.parquet", *parts_of(directory)]
     states = {path: path.stat() for path in paths if path.is_file()}
     files = {str(path.relative_to(directory)): [state.st_size, state.st_mtime_ns] for path, state in states.items()}
     return {"version": __version__, "files": files}
-
-
-def _parts(directory: Path) -> list[Path]:
-    return sorted((directory / "runs").glob("part-*.parquet"))
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep's directory, read."""
-
-    path: Path
-
-    @property
-    def measures(self) -> Path:
-        """Where the measures go."""
-        return self.path / "measures"
-
-    @cached_property
-    def about(self) -> Mapping[str, Any]:
-        """What was asked."""
-        path = self.path / "about.json"
-        try:
-            about = json.loads(path.read_text(encoding="utf-8"))
-            needed = about["keep"], about["seeds"], about["success_target"], about["families"]
-            return dict(about) if all(needed) else {}
-        except FileNotFoundError as error:
-            raise ResultError(str(path), "there is no such file", NOT_OURS) from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ResultError(str(path), "does not say what a sweep asked", f"{AGAIN}, or {NOT_OURS}") from error
-
-    @cached_property
-    def plan(self) -> pa.Table:
-        """One row per family and experiment: load, window and parameters."""
-        path = self.path / "experiments.parquet"
-        try:
-            table = pq.read_table(path)
-            plan = table.select([*EXPERIMENT, "load", *WINDOW, *(name for name in table.column_names if "." in name)])
-        except (pa.ArrowException, OSError, KeyError) as error:
-            problem = f"cannot be read as the experiments of a sweep ({_first_line(error)})"
-            raise ResultError(str(path), problem, f"{AGAIN}, or {NOT_OURS}") from error
-        # A parameter without any value has no type; Spark needs one.
-        fields = [pa.field(f.name, pa.string()) if pa.types.is_null(f.type) else f for f in plan.schema]
-        return plan.cast(pa.schema(fields))
-
-    @property
-    def parameters(self) -> pa.Schema:
-        """The parameter columns: those that are named by dotted keys."""
-        return pa.schema([field for field in self.plan.schema if "." in field.name])
-
-    def check_parts(self, whole: bool = False) -> None:
-        """Look at every file of runs, or all through it: an error on Spark loses its type and its file's name."""
-        if not _parts(self.path):
-            raise ResultError(str(self.path / "runs"), "holds no runs", f"{AGAIN}, or {NOT_OURS}")
-        remedy = f"delete it and {AGAIN}: its runs will be repeated"
-        for path in _parts(self.path):
-            try:
-                schema = pq.ParquetFile(path).read().schema if whole else pq.read_schema(path)
-            except (pa.ArrowException, OSError) as error:
-                problem = f"cannot be read as Parquet ({_first_line(error)})"
-                raise ResultError(str(path), problem, remedy) from error
-            if not schema.equals(RUN_SCHEMA):
-                raise ResultError(str(path), "does not hold the rows of runs", remedy)
-
-    def runs(self, spark: SparkSession) -> pa.Table:
-        """Return one row for each run of the plan, however often it was tried: the done one, if there is one."""
-        parts = [str(path) for path in _parts(self.path)]
-
-        def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in numbers:
-                for number in batch["id"].to_pylist():
-                    yield from pq.ParquetFile(parts[number]).read().to_batches()
-
-        def tidied(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = list(batches)
-            yield from one_per_run(pa.Table.from_batches(rows)).to_batches() if rows else []
-
-        schema = spark_schema(RUN_SCHEMA)
-        # Read in Python: Spark's own reader needs seconds to start, and thousands of small files are slow with it.
-        rows = spark.range(0, len(parts), 1, min(len(parts), spark.sparkContext.defaultParallelism))
-        tried = rows.mapInArrow(read, schema).repartition("experiment")
-        runs = tried.mapInArrow(tidied, schema).toArrow()
-        return runs.filter(pc.is_in(runs["experiment"], self.plan["experiment"].combine_chunks()))
-
-    def of_families(self, runs: pa.Table) -> pa.Table:
-        """Return the runs that the families ask for, with family, load and parameters."""
-        wanted = {family["name"]: family["seeds"] for family in self.about["families"]}
-        seeds = pa.table(
-            {
-                "family": pa.array([name for name, seeds in wanted.items() for _ in seeds], pa.string()),
-                "seed": pa.array([seed for seeds in wanted.values() for seed in seeds], pa.int64()),
-            }
-        )
-        joined = runs.join(self.plan, "experiment", join_type="inner").join(
-            seeds, ["family", "seed"], join_type="inner"
-        )
-        return joined.select([*self._first_columns(), *(name for name in RUN_SCHEMA.names if name != "experiment")])
-
-    def with_parameters(self, estimates: pa.Table) -> pa.Table:
-        """Return a row for every experiment of the plan, with its parameters, load and estimates."""
-        joined = self.plan.join(estimates, list(EXPERIMENT))
-        for name in ("seeds_done", "seeds_failed"):
-            joined = joined.set_column(joined.column_names.index(name), name, joined[name].fill_null(0))
-        return joined.select(
-            [*self._first_columns(), *(name for name in estimates.column_names if name not in EXPERIMENT)]
-        )
-
-    def _first_columns(self) -> list[str]:
-        return [*EXPERIMENT, *self.parameters.names, "load"]
-
-    def in_order(self, series: pa.Table) -> pa.Table:
-        """Return series in the order in which the sweep's files name them."""
-        keys = [name for name in series.column_names if name in ("family", *self.parameters.names)]
-        places: dict[tuple[object, ...], int] = {}
-        for place, row in enumerate(self.plan.to_pylist()):
-            places.setdefault(tuple(row[key] for key in keys), place)
-        series = sorted_by(series, "family", "series")
-        rows = series.select(keys).to_pylist()
-        order = sorted(range(len(rows)), key=lambda row: places.get(tuple(rows[row][key] for key in keys), len(places)))
-        return series.take(order)
-
-    def windows(self, runs: pa.Table) -> pa.Table:
-        """Return the window of each run that is done."""
-        done = runs.filter(pc.equal(runs["status"], "done")).select(list(RUN))
-        windows = self.plan.select(["experiment", *WINDOW]).group_by(["experiment", *WINDOW]).aggregate([])
-        return done.join(windows, "experiment", join_type="inner")
-
-
-def one_per_run(rows: pa.Table) -> pa.Table:
-    """Return one row for each run: a done one, if there is one."""
-    tried = rows.append_column("not_done", pc.not_equal(rows["status"], "done"))
-    keys = [*RUN, "not_done", "message"]  # whichever comes first then: always the same
-    tried = tried.sort_by([(name, "ascending") for name in keys])
-    runs = tried.select(list(RUN)).append_column("row", pa.array(range(len(tried)), pa.int64()))
-    first = runs.group_by(list(RUN)).aggregate([("row", "min")])["row_min"]
-    return tried.take(first).select(rows.column_names)
 
 
 def _refigured(sweep: Sweep, runs: pa.Table, spark: SparkSession) -> pa.Table:
@@ -258,11 +119,6 @@ def _directory_aside(target: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def sorted_by(table: pa.Table, *names: str) -> pa.Table:
-    """Return the rows in the order of these columns."""
-    return table.sort_by([(name, "ascending") for name in names])
-
-
 def _write(table: pa.Table, path: Path) -> None:
     write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
 
@@ -282,7 +138,3 @@ def _cause(text: str) -> str:
     """Return the line of a stack trace, Java's or Python's, that says what happened."""
     causes = re.findall(r"^(?:[a-zA-Z_]\w*(?:\.\w+)+|\w+Error): .+|^\[[A-Z_.]+\].*", text, re.MULTILINE)
     return str((causes or text.splitlines() or ["no reason given"])[0])
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

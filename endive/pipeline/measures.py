@@ -39,8 +39,8 @@ def run_figures(transactions: DataFrame, windows: DataFrame) -> DataFrame:
     """Return the figures of each run: the columns of `RUN` and `RUN_FIGURES`.
 
     `transactions` has the columns of `endive.sim.statistics.SCHEMA` and of `RUN`. `windows` has one row per run, with
-    the columns of `RUN` and `WINDOW`; a run without transactions gets its row all the same. A run's commit latencies
-    must fit into the memory of a task (24 bytes each); nothing else grows with the transactions.
+    the columns of `RUN` and `WINDOW`; a run without transactions gets its row all the same. The commit latencies
+    of a hundred runs must fit into the memory of a task (24 bytes each); nothing else grows with the transactions.
     """
     placed = _placed(transactions, windows)
     figures = windows.join(_totals(placed), list(RUN), "left").join(_latencies(placed), list(RUN), "left")

@@ -18,6 +18,7 @@ from endive.errors import ResultError
 from endive.files import write_durably
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Run
+from endive.pipeline.swept import first_line
 from endive.sim.statistics import SCHEMA
 
 BIN_BYTES = 256 * 2**20
@@ -104,7 +105,7 @@ def read_transactions(path: Path) -> pa.Table:
     try:
         rows = pq.ParquetFile(path).read()  # not read_table, which takes directories called a=b for columns
     except (pa.ArrowException, OSError) as error:
-        problem = f"cannot be read as Parquet ({(str(error).splitlines() or [type(error).__name__])[0]})"
+        problem = f"cannot be read as Parquet ({first_line(error)})"
         raise ResultError(str(path), problem, REMEDY) from error
     if not rows.schema.equals(SCHEMA):
         raise ResultError(str(path), "does not hold the transactions of a run", REMEDY)

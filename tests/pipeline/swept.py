@@ -19,7 +19,7 @@ def leave_runs(path: Path, plan: Plan, runs: Sequence[Run] | None = None, parts:
     directory.prepare(plan)
     rows = [simulated_row(directory, plan, run) for run in (plan.runs if runs is None else runs)]
     for number in range(parts):
-        write_rows(directory.part(str(number)), rows[number::parts])
+        write_rows(directory.part("first", number), rows[number::parts])
     return directory
 
 

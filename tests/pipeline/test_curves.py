@@ -112,7 +112,7 @@ def test_values_in_words(key: str, value: str | float | bool | None, words: str)
 
 def test_every_series_of_every_family_has_a_row(spark: SparkSession) -> None:
     scale, tables, writers = "transaction.inter_arrival.scale", "catalog.num_tables", "transaction.writers"
-    families = [
+    families: list[dict[str, Any]] = [
         {"name": "open", "title": "Open", "varied": [tables, scale], "load_key": scale, "load_unit": "arrivals/s"},
         {"name": "closed", "title": "Closed", "varied": [writers], "load_key": writers, "load_unit": "writers"},
     ]
@@ -134,7 +134,7 @@ def test_every_series_of_every_family_has_a_row(spark: SparkSession) -> None:
 
 def test_a_load_of_one_family_may_be_a_parameter_of_another(spark: SparkSession) -> None:
     writers, tables = "transaction.writers", "catalog.num_tables"
-    families = [
+    families: list[dict[str, Any]] = [
         {"name": "a", "title": "A", "varied": [writers], "load_key": writers, "load_unit": "writers"},
         {"name": "b", "title": "B", "varied": [writers, tables], "load_key": None, "load_unit": "writers"},
     ]
