@@ -13,29 +13,31 @@ collector has deleted: only slots that follow the last compacted one are read, a
 
 **Tombstones** are dropped when nothing older is left that they could hide: the merge includes the last run.
 
-**Memory.** A merge works on one range of keys at a time; each holds about `RANGE_BYTES` before compression.
+**Memory.** A pass over the WAL takes in about `WAL_BYTES`. A merge of levels works on one range of keys at a time; each
+holds about `RANGE_BYTES` before compression.
 """
 
 from dataclasses import dataclass
 from functools import partial
 
 from endive.errors import FencedError, MissingObjectError, OutcomeUnknownError
-from endive.kv.format import BLOCK_BYTES, Index, Rows, decode_footer, decode_sst, encode_sst
+from endive.kv.format import BLOCK_BYTES, Footer, Index, Rows, decode_footer, decode_sst, encode_sst
 from endive.kv.manifest import MANIFESTS
 from endive.kv.merge import KeyRange, cut, key_ranges, merge
 from endive.kv.model import SortedRun, SstInfo, StoreManifest
 from endive.kv.opening import require_newest
 from endive.kv.tables import NoCache, load_index, load_range, sst_path
 from endive.kv.wal import WAL, slots_between
-from endive.protocol.requests import GetAll, List, NewId, Steps, ask, create
+from endive.protocol.fencing import contiguous_end
+from endive.protocol.requests import GetAll, NewId, Steps, ask, create
 from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, update
 
 FANOUT = 4
 RANGE_BYTES = 32 * 1024 * 1024
 SST_BYTES = 32 * 1024 * 1024
-WAL_BYTES_MAX = 64 * 1024 * 1024
-"""WAL that one pass takes in, as stored."""
-WAL_SLOTS_MAX = 4096
+WAL_BYTES = 64 * 1024 * 1024
+"""Keys and values that one pass takes in, before compression."""
+SLOTS_AT_ONCE = 16
 ROLE = "compactor"
 
 
@@ -60,27 +62,46 @@ def claim_compactor() -> Steps[int]:
 
 
 def compact_wal(epoch: int) -> Steps[Compaction | None]:
-    """Put the WAL, up to its first gap, into level 0. None: there is nothing to do."""
+    """Put the WAL, up to its first gap or as much as fits into memory, into level 0. None: there is nothing to do."""
     base = yield from _owned(epoch)
     after = base.value.wal_id_last_compacted
-    end = yield from _end_of_pass(after)
-    if end == after:
+    last = yield from contiguous_end(WAL, after)
+    if last == after:
         return None
-    paths = slots_between(after, end)
-    bodies = yield from ask(GetAll(paths))
-    if None in bodies:  # slots behind the last compacted one vanish only if somebody else has compacted them
+    groups = yield from _groups(after, last)
+    if groups is None:  # slots behind the last compacted one vanish only if somebody else has compacted them
         now = yield from require_newest()
-        raise _lost_or_fenced(epoch, now, paths[bodies.index(None)])
-    groups = [decode_sst(path, body) for path, body in zip(paths, bodies, strict=True) if body is not None]
+        raise _lost_or_fenced(epoch, now, WAL.path_of(after + 1))
+    end = after + len(groups)
     rows = merge((held for _, held in groups), keep_tombstones=bool(base.value.runs))
     row_seq = max((footer.seq_last for footer, _ in groups), default=0)
     ssts = yield from _write(cut(rows, SST_BYTES), epoch, base.value.sst_id_last)
     run = SortedRun(0, ssts) if ssts else None
-    last = ssts[-1].id if ssts else base.value.sst_id_last
+    sst_last = ssts[-1].id if ssts else base.value.sst_id_last
     put_id = yield from ask(NewId())
-    change = partial(_with_wal, put_id=put_id, epoch=epoch, after=after, end=end, row_seq=row_seq, run=run, last=last)
+    change = partial(
+        _with_wal, put_id=put_id, epoch=epoch, after=after, end=end, row_seq=row_seq, run=run, last=sst_last
+    )
     manifest = yield from update(MANIFESTS, change)
     return Compaction(manifest, slots=end - after, rows=len(rows.keys))
+
+
+def _groups(after: int, last: int) -> Steps[list[tuple[Footer, Rows]] | None]:
+    """Return the contents of the slots after `after`, up to `last` or until there is enough; None if one is gone."""
+    groups: list[tuple[Footer, Rows]] = []
+    size = 0
+    for start in range(after, last, SLOTS_AT_ONCE):
+        if size >= WAL_BYTES:
+            break
+        paths = slots_between(start, min(start + SLOTS_AT_ONCE, last))
+        bodies = yield from ask(GetAll(paths))
+        if None in bodies:
+            return None
+        for path, body in zip(paths, bodies, strict=True):
+            footer, rows = decode_sst(path, body or b"")
+            size += sum(map(len, rows.keys)) + sum(len(value or b"") for value in rows.values)
+            groups.append((footer, rows))
+    return groups
 
 
 def _with_wal(
@@ -151,18 +172,6 @@ def _owned(epoch: int) -> Steps[Numbered[StoreManifest]]:
     if base.value.compactor_epoch != epoch:
         raise FencedError(ROLE, epoch, base.value.compactor_epoch)
     return base
-
-
-def _end_of_pass(after: int) -> Steps[int]:
-    """Return the last slot that one pass takes in: up to the first gap, and not more than fits."""
-    listing = yield from ask(List(WAL.prefix, WAL.path_of(after)))
-    end, size = after, 0
-    for info in listing:
-        size += info.size_bytes
-        if WAL.slot_of(info.path) != end + 1 or (size > WAL_BYTES_MAX and end > after) or end - after == WAL_SLOTS_MAX:
-            break
-        end += 1
-    return end
 
 
 def _indexes(runs: tuple[SortedRun, ...]) -> Steps[tuple[tuple[SstInfo, Index], ...] | None]:

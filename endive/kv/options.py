@@ -18,7 +18,7 @@ class StoreOptions:
     """WAL writes under way at the same time. They hide the latency of a remote store; each costs a fence on opening."""
     unflushed_bytes_max: int = 64 * 1024 * 1024
     """Puts wait while more than this is not durable."""
-    uncompacted_bytes_max: int = 512 * 1024 * 1024
+    uncompacted_bytes_max: int = 256 * 1024 * 1024
     """Puts wait while more than this is durable but not in the levels: it is in memory, and replayed on opening."""
     memtable_bytes: int = 8 * 1024 * 1024
     """Memory for durable rows is let go in pieces of this size."""
