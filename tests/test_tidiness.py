@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -77,7 +78,21 @@ def inherited(class_and_method: str, module: str) -> bool:
     """Whether a method overrides one, which is where its documentation is."""
     owner, _, method = class_and_method.partition(".")
     kind = getattr(importlib.import_module(module), owner)
-    return any(method in vars(base) for base in kind.__mro__[1:])
+    return any(method in vars(base) for base in (*kind.__mro__[1:], *filled_by(kind)))
+
+
+def filled_by(kind: type) -> list[type]:
+    """The interfaces of ours that a class has every method of, without saying so."""
+    modules = [importlib.import_module(module_of(path)) for path in SOURCES if path.name == "api.py"]
+    modules += [importlib.import_module(name) for name in ("endive.kv.tables", "endive.objects.records")]
+    interfaces = {
+        value for module in modules for value in vars(module).values() if getattr(value, "_is_protocol", False)
+    }
+    return [each for each in interfaces if all(hasattr(kind, name) for name, _ in methods_of(each))]
+
+
+def methods_of(kind: type) -> list[tuple[str, object]]:
+    return [(name, value) for name, value in vars(kind).items() if inspect.isfunction(value) and name[0] != "_"]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)

@@ -33,6 +33,7 @@ RUNS = {
     "overloaded": ("transaction.inter_arrival.scale=20", "transaction.retry=2"),
     "real conflicts": ("transaction.real_conflict_probability=0.5", "transaction.cost_model=iceberg"),
     "out of time": ("transaction.retry_timeout_ms=400", "transaction.operation_types={ validated_overwrite = 1 }"),
+    "warming up": ("simulation.trim_start_ms=0", "transaction.runtime={ value = 100000 }"),
     "nothing finishes": ("transaction.runtime={ value = 500000 }",),
 }
 

@@ -80,7 +80,7 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     options = [f"-{name}.port={port}" for name, port in ports.items()]
     weed = str(Path(sys.executable).with_name("weed"))
     command = [weed, "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", *options]
-    command += ["-master.volumeSizeLimitMB=64", "-volume.max=30"]
+    command += ["-master.volumeSizeLimitMB=64", "-volume.max=30", "-s3.port.iceberg=0", "-s3.port.lance=0"]
     endpoint = f"http://127.0.0.1:{ports['s3']}"
     os.environ.update(AWS_ACCESS_KEY_ID="any", AWS_SECRET_ACCESS_KEY="any", AWS_REGION="us-east-1")  # noqa: S106
     with running(command, lambda: answers(f"{endpoint}/bucket", "PUT"), directory / "log"):

@@ -1,6 +1,8 @@
 """The asynchronous driver: the same protocols, from coroutines."""
 
 import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,6 +15,12 @@ from endive.kv.wal import WAL
 from endive.objects import FaultyStore, MemoryStore, Troubles
 from endive.protocol.fencing import append
 from tests.races.scenarios import group_of
+
+
+def run(work: Coroutine[None, None, None]) -> None:
+    """Run in a thread of its own: a browser's driver may have left a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result()
 
 
 def test_protocols_run_side_by_side() -> None:
@@ -28,7 +36,7 @@ def test_protocols_run_side_by_side() -> None:
         with pytest.raises(FencedError):
             await driver.run(append(WAL, lease.next_slot + 2, bodies[0], lease.epoch))
 
-    asyncio.run(work())
+    run(work())
 
 
 def test_lost_replies_are_settled() -> None:
@@ -39,7 +47,7 @@ def test_lost_replies_are_settled() -> None:
         for slot in range(lease.next_slot, lease.next_slot + 10):
             await driver.run(append(WAL, slot, group_of({"k": "v"}, lease.epoch, f"{slot:032x}", slot), lease.epoch))
 
-    asyncio.run(work())
+    run(work())
 
 
 def test_what_does_not_pass_is_raised() -> None:
