@@ -75,34 +75,44 @@ def prepare(directory: SweepDirectory, rows_min: int) -> tuple[pa.Table, int]:
 
 
 class Watch:
-    """Adds up the CPU time of a process and all its descendants, and the most memory that they ever had together."""
+    """Adds up the CPU time of a process and all its descendants, and the most memory that they ever had together.
+
+    Every process is looked at while it lives: Spark's Python daemon ignores the end of its workers, so that the system
+    forgets what they have used, and a difference of sums would take it away from a later block.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._ended = threading.Event()
+        self._cpu_s: dict[int, float] = {}
         self._peak_mib = 0.0
 
     @contextmanager
-    def measured(self, into: dict[str, object]) -> Iterator[None]:
+    def measured(self, into: dict[str, float]) -> Iterator[None]:
         """Measure a block and put down its figures."""
-        self._peak_mib, self._ended = 0.0, threading.Event()
+        self._peak_mib, self._ended, self._cpu_s = 0.0, threading.Event(), {}
+        self._look()
+        before, wall = dict(self._cpu_s), time.perf_counter()
         thread = threading.Thread(target=self._sample)
         thread.start()
-        wall, cpu = time.perf_counter(), self._cpu_s()
         try:
             yield
         finally:
             self._ended.set()
             thread.join()
-        took = {"wall_s": time.perf_counter() - wall, "cpu_s": self._cpu_s() - cpu, "peak_mib": self._peak_mib}
-        into |= {name: round(value, 1) for name, value in took.items()}
+        took_s = time.perf_counter() - wall
+        self._look()
+        cpu_s = sum(used_s - before.get(pid, 0.0) for pid, used_s in self._cpu_s.items())
+        into |= {"wall_s": round(took_s, 1), "cpu_s": round(cpu_s, 1), "peak_mib": round(self._peak_mib, 1)}
 
     def _sample(self) -> None:
         while not self._ended.wait(0.2):
-            self._peak_mib = max(self._peak_mib, sum(map(_resident_mib, self._tree())))
+            self._look()
 
-    def _cpu_s(self) -> float:
-        return sum(map(_cpu_s, self._tree()))
+    def _look(self) -> None:
+        tree = self._tree()
+        self._cpu_s |= {pid: used_s for pid in tree if (used_s := _cpu_s(pid)) is not None}
+        self._peak_mib = max(self._peak_mib, sum(map(_resident_mib, tree)))
 
     def _tree(self) -> list[int]:
         found, waiting = [], [self._pid]
@@ -120,10 +130,10 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _cpu_s(pid: int) -> float:
-    """Return the CPU time of a process and of its children that have ended."""
+def _cpu_s(pid: int) -> float | None:
+    """Return the CPU time of a process, without its children's. None: it has ended."""
     fields = _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else None
 
 
 def _resident_mib(pid: int) -> float:
@@ -131,16 +141,18 @@ def _resident_mib(pid: int) -> float:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20 if fields else 0.0
 
 
-def on_spark(directory: SweepDirectory, windows: pa.Table, spark: SparkSession) -> tuple[dict[str, object], Path]:
+def on_spark(
+    directory: SweepDirectory, windows: pa.Table, spark: SparkSession
+) -> tuple[dict[str, dict[str, float]], Path]:
     """Consolidate and compute on Spark; return what it took, and where the results are."""
     watch = Watch(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
     target = directory.path / "data"
     target.mkdir()
     data = DataSet(directory, target, pa.schema([]), {name: {} for name in EXPERIMENTS})
-    copy: dict[str, object] = {}
+    copy: dict[str, float] = {}
     with watch.measured(copy):
         data.write(list(zip(*(windows[name].to_pylist() for name in RUN), strict=True)), spark)
-    compute: dict[str, object] = {}
+    compute: dict[str, float] = {}
     with watch.measured(compute):
         rows = spark.read.schema(spark_schema(data.schema)).parquet(str(target))
         runs = run_figures(rows, spark.createDataFrame(windows)).toArrow()
@@ -197,7 +209,7 @@ def main() -> None:
             "cores": CORES,
             "spark": {"heap": HEAP, **spark_took},
             "duckdb": {"figures": duckdb_took},
-            "spark_cpu_over_duckdb": round(figures["cpu_s"] / duckdb_took["cpu_s"], 2),  # type: ignore[index]
+            "spark_cpu_over_duckdb": round(figures["cpu_s"] / duckdb_took["cpu_s"], 2),
             "load_average": [round(load, 1) for load in os.getloadavg()],
             "note": "Where the load average is above the cores, other work ran too: compare CPU seconds. Peak memory "
             "of Spark is the JVM's and the Python workers' together; pages that processes share count twice.",
