@@ -29,9 +29,9 @@ from endive.pipeline.sweep import load_family
 from endive.pipeline.task import Work, do_bin
 
 PUBLISHED = HERE.parent / "configs" / "sweeps" / "published"
-POOL_FAMILY = "tables_fast_append"
-"""240 experiments of 0.02 to 1 s: the short runs make Spark's part as large as it gets."""
-REPEATS = 2
+POOL_FAMILY = "catalog_latency_fast_append"
+"""70 experiments of 0.01 to 0.5 s: the short runs make Spark's part as large as it gets."""
+REPEATS = 1
 
 
 def command(files: Sequence[Path]) -> dict[str, object]:
