@@ -31,7 +31,7 @@ from endive.pipeline.task import Work, do_bin
 PUBLISHED = HERE.parent / "configs" / "sweeps" / "published"
 POOL_FAMILY = "catalog_latency_fast_append"
 """70 experiments of 0.01 to 0.5 s: the short runs make Spark's part as large as it gets."""
-REPEATS = 1
+REPEATS = 3
 
 
 def command(files: Sequence[Path]) -> dict[str, object]:

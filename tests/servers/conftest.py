@@ -39,7 +39,9 @@ def port_for_seaweed() -> int:
 @contextmanager
 def running(command: list[str], is_ready: Callable[[], bool], log: Path, user: str | None = None) -> Iterator[None]:
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, user=user, cwd="/")
+        # SeaweedFS with keys in its environment refuses everybody else, such as the probes below.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        process = subprocess.Popen(command, stdout=output, stderr=output, user=user, cwd="/", env=environment)
         try:
             deadline = time.monotonic() + START_S
             while not is_ready():
@@ -66,6 +68,14 @@ def answers(url: str, method: str = "GET") -> bool:
         return False
 
 
+def succeeds(url: str, method: str = "GET") -> bool:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=5) as answer:  # noqa: S310
+            return bool(answer.status < 300)
+    except OSError:
+        return False
+
+
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
@@ -82,8 +92,19 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = [weed, "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", *options]
     command += ["-master.volumeSizeLimitMB=64", "-volume.max=30", "-s3.port.iceberg=0", "-s3.port.lance=0"]
     endpoint = f"http://127.0.0.1:{ports['s3']}"
-    os.environ.update(AWS_ACCESS_KEY_ID="any", AWS_SECRET_ACCESS_KEY="any", AWS_REGION="us-east-1")  # noqa: S106
-    with running(command, lambda: answers(f"{endpoint}/bucket", "PUT"), directory / "log"):
+    probe = f"{endpoint}/bucket/probe"
+
+    def is_ready() -> bool:
+        # A starting server may refuse the bucket, or not find it at once: what counts is an object that is listed.
+        return (
+            answers(f"{endpoint}/bucket", "PUT")
+            and succeeds(probe, "PUT")
+            and succeeds(probe)
+            and succeeds(f"{endpoint}/bucket?list-type=2")
+        )
+
+    with running(command, is_ready, directory / "log"):
+        os.environ.update(AWS_ACCESS_KEY_ID="any", AWS_SECRET_ACCESS_KEY="any", AWS_REGION="us-east-1")  # noqa: S106
         yield endpoint
 
 
