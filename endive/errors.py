@@ -1,35 +1,43 @@
 """Errors, grouped by what the caller can do about them.
 
-Every class says in its docstring what to do. Fields go to `args` unchanged, so that an error survives pickling
-and SimPy, which rebuild it as `type(error)(*error.args)`.
+Every class says in its docstring what to do, and declares the facts it carries as fields of a data class. Errors are
+told apart by identity (`eq=False`), as exceptions are.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 
+@dataclass(eq=False, init=False, repr=False)
 class EndiveError(Exception):
     """Root of all errors that Endive raises on purpose."""
 
+    def __post_init__(self) -> None:
+        # All facts go to args, in their order: pickle and SimPy rebuild an error as type(error)(*error.args).
+        self.args = tuple(getattr(self, field.name) for field in fields(self))
 
+
+@dataclass(eq=False)
 class UnsupportedOperationError(EndiveError):
     """The storage provider lacks this operation. Choose another provider or another mode."""
 
-    def __init__(self, provider: str, operation: str) -> None:
-        super().__init__(provider, operation)
-        self.provider = provider
-        self.operation = operation
+    provider: str
+    operation: str
 
     def __str__(self) -> str:
         return f"provider {self.provider!r} does not support {self.operation!r}"
 
 
+@dataclass(eq=False)
 class ConfigurationError(EndiveError):
     """The input is wrong. Mend every fault listed; nothing has run and nothing was written."""
 
-    def __init__(self, source: str, faults: Sequence[str]) -> None:
-        super().__init__(source, faults)
-        self.source = source
-        self.faults = tuple(faults)
+    source: str
+    faults: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self.faults = tuple(self.faults)
+        super().__post_init__()
 
     def __str__(self) -> str:
         count = len(self.faults)
@@ -37,40 +45,37 @@ class ConfigurationError(EndiveError):
         return f"{self.source}: {count} fault{'s' if count != 1 else ''}\n{lines}"
 
 
+@dataclass(eq=False)
 class ResultError(EndiveError):
     """A stored result is missing, damaged or not ours. The message names the file and the remedy."""
 
-    def __init__(self, path: str, problem: str, remedy: str) -> None:
-        super().__init__(path, problem, remedy)
-        self.path = path
-        self.problem = problem
-        self.remedy = remedy
+    path: str
+    problem: str
+    remedy: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}; {self.remedy}"
 
 
+@dataclass(eq=False)
 class InvariantError(EndiveError):
     """A run broke a rule of the model. This is a defect of Endive: report it with the configuration and seed."""
 
-    def __init__(self, rule: str, detail: str) -> None:
-        super().__init__(rule, detail)
-        self.rule = rule
-        self.detail = detail
+    rule: str
+    detail: str
 
     def __str__(self) -> str:
         return f"invariant broken: {self.rule}: {self.detail}"
 
 
+@dataclass(eq=False)
 class SparkUnavailableError(EndiveError):
     """Spark cannot be started, reached or kept alive. Follow the remedy and start again; finished work is kept."""
 
-    def __init__(self, problem: str, remedy: str, log: Sequence[str] = ()) -> None:
-        super().__init__(problem, remedy, log)
-        self.problem = problem
-        self.remedy = remedy
-        self.log = tuple(log)
-        """The last lines that Spark's JVM wrote; empty if it wrote none or never ran."""
+    problem: str
+    remedy: str
+    log: Sequence[str] = ()
+    """The last lines that Spark's JVM wrote; empty if it wrote none or never ran."""
 
     def __str__(self) -> str:
         lines = "".join(f"\n  {line}" for line in self.log)
@@ -80,128 +85,117 @@ class SparkUnavailableError(EndiveError):
 # The store's errors. What to do differs, so the classes differ.
 
 
+@dataclass(eq=False)
 class StorageUnavailableError(EndiveError):
     """The object store refused or could not be reached, and nothing was changed. Wait, then try again."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem)
-        self.path = path
-        self.problem = problem
+    path: str
+    problem: str
 
     def __str__(self) -> str:
         return f"{self.path}: the object store is unavailable: {self.problem}"
 
 
+@dataclass(eq=False)
 class StorageAccessError(EndiveError):
     """The object store will not do this: no permission, no such bucket, no space. Mend that; a retry will not help."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem)
-        self.path = path
-        self.problem = problem
+    path: str
+    problem: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}"
 
 
+@dataclass(eq=False)
 class OutcomeUnknownError(EndiveError):
     """A write may or may not have happened. Read back before acting; never delete what it may have written."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
     def __str__(self) -> str:
         return f"{self.path}: whether the write happened is not known; read back before doing it again"
 
 
+@dataclass(eq=False)
 class FencedError(EndiveError):
     """A process with a newer epoch owns the store. Close this one; do not retry."""
 
-    def __init__(self, role: str, own_epoch: int, found_epoch: int) -> None:
-        super().__init__(role, own_epoch, found_epoch)
-        self.role = role
-        self.own_epoch = own_epoch
-        self.found_epoch = found_epoch
+    role: str
+    own_epoch: int
+    found_epoch: int
 
     def __str__(self) -> str:
         return f"{self.role} epoch {self.own_epoch} was fenced by epoch {self.found_epoch}"
 
 
+@dataclass(eq=False)
 class AttemptsExhaustedError(EndiveError):
     """Others won every round of a race. Nothing was changed; try again later."""
 
-    def __init__(self, path: str, attempts: int) -> None:
-        super().__init__(path, attempts)
-        self.path = path
-        self.attempts = attempts
+    path: str
+    attempts: int
 
     def __str__(self) -> str:
         return f"{self.path}: lost {self.attempts} races in a row; try again later"
 
 
+@dataclass(eq=False)
 class CorruptObjectError(EndiveError):
     """An object is damaged or not Endive's. Look at it; nothing was overwritten."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem)
-        self.path = path
-        self.problem = problem
+    path: str
+    problem: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}"
 
 
+@dataclass(eq=False)
 class MissingObjectError(EndiveError):
     """An object that the newest manifest needs is not there. Run `endive kv check`; nothing was overwritten."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
     def __str__(self) -> str:
         return f"{self.path}: the object is missing, and the newest manifest still needs it"
 
 
+@dataclass(eq=False)
 class StoreNotFoundError(EndiveError):
     """There is no store at this place. Check the URL, or create one by opening it for writing."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.url = url
+    url: str
 
     def __str__(self) -> str:
         return f"{self.url}: there is no store here; open it for writing to create one"
 
 
+@dataclass(eq=False)
 class CheckpointGoneError(EndiveError):
     """The checkpoint does not exist or has expired. Make a new one; the old view cannot be had any more."""
 
-    def __init__(self, checkpoint_id: str) -> None:
-        super().__init__(checkpoint_id)
-        self.checkpoint_id = checkpoint_id
+    checkpoint_id: str
 
     def __str__(self) -> str:
         return f"checkpoint {self.checkpoint_id} does not exist or has expired"
 
 
+@dataclass(eq=False)
 class StoreClosedError(EndiveError):
     """The store was closed, or its writer has halted. Open it anew."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.url = url
+    url: str
 
     def __str__(self) -> str:
         return f"{self.url}: the store is closed; open it anew"
 
 
+@dataclass(eq=False)
 class ViewExpiredError(EndiveError):
     """What this view needs has been collected. Start over; make a checkpoint for what takes long."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
     def __str__(self) -> str:
         return f"{self.path}: collected while a view was using it; start over, with a checkpoint if it takes long"

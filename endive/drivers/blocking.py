@@ -13,21 +13,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeVar
 
-from endive.errors import EndiveError, OutcomeUnknownError, StorageUnavailableError
-from endive.objects.api import ObjectStore
-from endive.protocol.requests import (
-    Delete,
-    Get,
-    GetAll,
-    GetRange,
-    List,
-    NewId,
-    Now,
-    Put,
-    PutIfAbsent,
-    Request,
-    Steps,
-)
+from endive.errors import OutcomeUnknownError, StorageUnavailableError
+from endive.objects.api import ObjectStore, carry_out
+from endive.protocol.requests import Get, GetAll, NewId, Now, PutIfAbsent, Request, Steps, drive
 
 T = TypeVar("T")
 
@@ -82,18 +70,7 @@ class BlockingDriver:
 
     def run(self, steps: Steps[T]) -> T:
         """Answer a protocol until it returns or raises."""
-        try:
-            request = next(steps)
-            while True:
-                try:
-                    reply = self.answer(request)
-                except EndiveError as error:  # the protocol may know what to do
-                    request = steps.throw(error)
-                else:
-                    request = steps.send(reply)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+        return drive(steps, self.answer)
 
     def answer(self, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
         """Return the reply to one request, after repeats if they are safe."""
@@ -108,7 +85,7 @@ class BlockingDriver:
                 self._sleep(pause_ms / 1000)
         return self._answer_once(request)
 
-    def _answer_once(self, request: Request[Any]) -> Any:  # noqa: ANN401, PLR0911
+    def _answer_once(self, request: Request[Any]) -> Any:  # noqa: ANN401 - as above
         match request:
             case Now():
                 return self._clock()
@@ -117,17 +94,4 @@ class BlockingDriver:
             case GetAll(paths):
                 return tuple(self._pool.map(self.answer, map(Get, paths)))
         self.requests.add(type(request).__name__)
-        match request:
-            case Get(path):
-                return self.objects.get(path)
-            case GetRange(path, start, length):
-                return self.objects.get_range(path, start, length)
-            case PutIfAbsent(path, body):
-                return self.objects.put_if_absent(path, body)
-            case Put(path, body):
-                return self.objects.put(path, body)
-            case List(prefix, after):
-                return self.objects.list(prefix, after)
-            case Delete(path):
-                return self.objects.delete(path)
-        raise TypeError(f"this driver does not know {request!r}")
+        return carry_out(self.objects, request)

@@ -20,18 +20,9 @@ from typing import Any
 
 from endive.drivers.automaton import one_at_a_time
 from endive.errors import EndiveError, InvariantError, OutcomeUnknownError
+from endive.objects.api import carry_out
 from endive.objects.memory import MemoryStore
-from endive.protocol.requests import (
-    Delete,
-    Get,
-    GetRange,
-    List,
-    Now,
-    Put,
-    PutIfAbsent,
-    Request,
-    Steps,
-)
+from endive.protocol.requests import Now, PutIfAbsent, Request, Steps
 from endive.rng import Stream, stream
 
 TIMEOUT_MS = 5_000.0
@@ -183,7 +174,7 @@ class World:
         back_ms = self.now_ms + latency_ms
 
         def arrive() -> None:
-            self._reply(process, back_ms, self._carry_out(request))
+            self._reply(process, back_ms, carry_out(self.objects, request))
 
         self._at(self.now_ms + latency_ms / 2, arrive)
 
@@ -201,23 +192,7 @@ class World:
         fate = self._rng.random()
         if fate < 0.7:
             delay_ms = self._latency(request, self._rng) if fate < 0.4 else self._rng.random() * 10 * TIMEOUT_MS
-            self._at(self.now_ms + delay_ms, lambda: self._carry_out(request))
-
-    def _carry_out(self, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
-        match request:
-            case Get(path):
-                return self.objects.get(path)
-            case GetRange(path, start, length):
-                return self.objects.get_range(path, start, length)
-            case PutIfAbsent(path, body):
-                return self.objects.put_if_absent(path, body)
-            case Put(path, body):
-                return self.objects.put(path, body)
-            case List(prefix, after):
-                return self.objects.list(prefix, after)
-            case Delete(path):
-                return self.objects.delete(path)
-        raise TypeError(f"the simulation does not know {request!r}")
+            self._at(self.now_ms + delay_ms, lambda: carry_out(self.objects, request))
 
     # Time.
 

@@ -5,11 +5,11 @@ writers of equal bytes share.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from endive.protocol.requests import ObjectInfo
+from endive.protocol.requests import Delete, Get, GetRange, List, ObjectInfo, Put, PutIfAbsent, Request
 
-__all__ = ["Capabilities", "ObjectInfo", "ObjectStore"]
+__all__ = ["Capabilities", "ObjectInfo", "ObjectStore", "carry_out"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,24 @@ class ObjectStore(Protocol):
     def delete(self, path: str) -> None:
         """Remove the object, if there is one."""
         ...
+
+
+def carry_out(objects: ObjectStore, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
+    """Do what a protocol asks of an object store, and return the reply. What does not concern one is a `TypeError`."""
+    match request:
+        case Get(path):
+            return objects.get(path)
+        case GetRange(path, start, length):
+            return objects.get_range(path, start, length)
+        case PutIfAbsent(path, body):
+            return objects.put_if_absent(path, body)
+        case Put(path, body):
+            return objects.put(path, body)
+        case List(prefix, after):
+            return objects.list(prefix, after)
+        case Delete(path):
+            return objects.delete(path)
+    raise TypeError(f"not a request to an object store: {request!r}")
 
 
 def require_path(path: str) -> str:

@@ -6,10 +6,9 @@ from typing import Any, TypeVar
 
 from google_crc32c import value as crc32c
 
-from endive.errors import EndiveError
-from endive.objects.api import Capabilities, ObjectStore, require_path
+from endive.objects.api import Capabilities, ObjectStore, carry_out, require_path
 from endive.objects.records import RecordStore
-from endive.protocol.requests import Delete, Get, List, NewId, Now, ObjectInfo, Put, Request, Steps
+from endive.protocol.requests import NewId, Now, ObjectInfo, Request, Steps, drive
 from endive.protocol.two_phase import (
     CommitRecord,
     DeleteRecord,
@@ -67,18 +66,7 @@ class TwoPhaseStore:
         return self._run(recover(prefix))
 
     def _run(self, steps: Steps[T]) -> T:
-        try:
-            request = next(steps)
-            while True:
-                try:
-                    reply = self._answer(request)
-                except EndiveError as error:
-                    request = steps.throw(error)
-                else:
-                    request = steps.send(reply)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+        return drive(steps, self._answer)
 
     def _answer(self, request: Request[Any]) -> Any:  # noqa: ANN401, PLR0911 - one line for each kind of request
         match request:
@@ -92,16 +80,8 @@ class TwoPhaseStore:
                 return self._records.commit(destination)
             case DeleteRecord(destination):
                 return self._records.delete(destination)
-            case Get(path):
-                return self._objects.get(path)
-            case Put(path, body):
-                return self._objects.put(path, body)
-            case List(prefix, after):
-                return self._objects.list(prefix, after)
-            case Delete(path):
-                return self._objects.delete(path)
             case NewId():
                 return self._new_id()
             case Now():
                 return self._clock()
-        raise TypeError(f"not a request of two-phase create: {request!r}")
+        return carry_out(self._objects, request)

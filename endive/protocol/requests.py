@@ -9,11 +9,11 @@ recognises equal states by looking at a generator's variables:
 * every loop has a limit.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from endive.errors import OutcomeUnknownError, StorageAccessError, StorageUnavailableError
+from endive.errors import EndiveError, OutcomeUnknownError, StorageAccessError, StorageUnavailableError
 
 T = TypeVar("T")
 Reply = TypeVar("Reply")
@@ -111,6 +111,22 @@ def ask(request: Request[Reply]) -> Steps[Reply]:
     """Ask, and return the reply with its type."""
     reply: Reply = yield request
     return reply
+
+
+def drive(steps: Steps[T], answer: Callable[[Request[Any]], Any]) -> T:
+    """Answer a protocol's requests until it returns or raises. It is told of errors: it may know what to do."""
+    try:
+        request = next(steps)
+        while True:
+            try:
+                reply = answer(request)
+            except EndiveError as error:
+                request = steps.throw(error)
+            else:
+                request = steps.send(reply)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
 
 
 TRIES_MAX = 5
