@@ -1,10 +1,11 @@
-"""The explorer: every order in which several protocols can act on one object store.
+"""The explorer: every order in which several protocols can act on one object store (`endive.drivers.holdings`).
 
 A step is one request: it takes effect and is answered at one moment. Between any two steps of a protocol, every other
 protocol may take any number of steps. Within bounds that the caller states, the search also tries
 
 * **lost replies**: the protocol learns that the outcome is unknown, and the request may take effect at any later
   moment, or never. A delete is sent again by the driver, as in production, while the first one may still arrive;
+* **refusals**: the protocol learns that a request was not carried out;
 * **crashes**: a protocol takes no more steps. (A protocol that is not chosen for the rest of a run has crashed too, and
   invariants are looked at in every state; the explicit crash is for what is looked at when everything has ended.)
 * **jumps of the clock**: every checkpoint expires at once, for one protocol earlier than for the next, since each
@@ -20,22 +21,20 @@ bounds. The search is breadth first, so a violation is reported with a shortest 
 import gc
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
 from endive.drivers.automaton import Automaton, Node, Program, Raise
-from endive.errors import AttemptsExhaustedError, InvariantError, OutcomeUnknownError
-from endive.protocol.requests import (
-    Delete,
-    Get,
-    GetRange,
-    List,
-    Now,
-    ObjectInfo,
-    Put,
-    PutIfAbsent,
-    Request,
+from endive.drivers.holdings import CHANGES, Contents, Holdings, effect
+from endive.errors import (
+    AttemptsExhaustedError,
+    EndiveError,
+    InvariantError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
 )
+from endive.protocol.requests import Delete, Get, List, Now, ObjectInfo, Put, PutIfAbsent, Request
+from endive.protocol.two_phase import CommitRecord, DeleteRecord, GetRecord
 
 T = TypeVar("T", bound=Hashable)
 
@@ -57,27 +56,23 @@ class Bounds:
     lost_replies: int = 0
     crashes: int = 0
     clock_jumps: int = 0
+    refusals: int = 0
+    repeated: tuple[type[Request[Any]], ...] = (Put, Delete)
+    """What the driver sends again by itself after a lost reply; of other changes the protocol is told."""
     preemptions: int | None = None
     """How often a protocol that could go on has to let another one go first. None: any number of times."""
     states_max: int = 20_000_000
 
-
-@dataclass(frozen=True)
-class Objects:
-    """What the object store holds, at one moment: bodies and the times at which they were written."""
-
-    held: tuple[tuple[str, bytes, int], ...]
-
-    def bodies(self) -> dict[str, bytes]:
-        """Return the objects by path."""
-        return {path: body for path, body, _ in self.held}
+    def __str__(self) -> str:
+        chosen = (one.name for one in fields(self) if getattr(self, one.name) != one.default)
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in chosen) or "nothing goes wrong"
 
 
-Invariant = Callable[[Mapping[str, bytes], frozenset[Hashable]], str | None]
-"""Looks at the objects and the events so far; returns what is wrong, or None."""
+Invariant = Callable[[Contents, frozenset[Hashable]], str | None]
+"""Looks at what is held and at the events so far; returns what is wrong, or None."""
 
 State = tuple[int, ...]
-"""Numbers: each protocol's node (`CRASHED` if it is no more), then the objects, the events, the weather."""
+"""Numbers: each protocol's node (`CRASHED` if it is no more), then what is held, the events, the weather."""
 CRASHED = -1
 
 
@@ -90,6 +85,7 @@ class Weather:
     lost_replies: int
     crashes: int
     clock_jumps: int
+    refusals: int
     preemptions: int | None
     last: int
     """Who took the last step, where that matters."""
@@ -131,32 +127,6 @@ class _Numbers(Generic[T]):
         return number
 
 
-def _effect(objects: Objects, request: Request[Any], clock: int) -> tuple[Objects, Hashable]:  # noqa: PLR0911
-    """Return the objects after a request, and the reply to it."""
-    held = objects.held
-    match request:
-        case Now():
-            return objects, clock
-        case Get(path):
-            return objects, objects.bodies().get(path)
-        case GetRange(path, start, length):
-            body = objects.bodies().get(path)
-            return objects, None if body is None else body[start : start + length]
-        case List(prefix, after):
-            found = (item for item in held if item[0].startswith(prefix) and item[0] > after)
-            return objects, tuple(ObjectInfo(path, len(body), time) for path, body, time in found)
-        case PutIfAbsent(path, body):
-            if any(item[0] == path for item in held):
-                return objects, False
-            return Objects(tuple(sorted((*held, (path, body, clock))))), True
-        case Put(path, body):
-            rest = (item for item in held if item[0] != path)
-            return Objects(tuple(sorted((*rest, (path, body, clock))))), None
-        case Delete(path):
-            return Objects(tuple(item for item in held if item[0] != path)), None
-    raise TypeError(f"the explorer does not know {request!r}")
-
-
 def explore(
     programs: Mapping[str, Program],
     invariants: Mapping[str, Invariant],
@@ -179,7 +149,7 @@ class _Step:
     """What one protocol's next request does: remembered, since it comes up in many states."""
 
     node: int
-    objects: int
+    held: int
     events: frozenset[Hashable]
     """What it records after it."""
     what: str
@@ -198,12 +168,21 @@ class _Search:
         self._automata = tuple(Automaton(program, place, merge) for place, program in enumerate(programs.values()))
         self._invariants = invariants
         self._bounds = bounds
-        self._objects = _Numbers(Objects(tuple((path, body, 0) for path, body in sorted(objects.items()))))
+        self._held = _Numbers(Holdings(tuple((path, body, 0) for path, body in sorted(objects.items()))))
         self._events: _Numbers[frozenset[Hashable]] = _Numbers(frozenset())
         self._weather = _Numbers(
-            Weather((), 0, bounds.lost_replies, bounds.crashes, bounds.clock_jumps, bounds.preemptions, CRASHED)
+            Weather(
+                under_way=(),
+                clock=0,
+                lost_replies=bounds.lost_replies,
+                crashes=bounds.crashes,
+                clock_jumps=bounds.clock_jumps,
+                refusals=bounds.refusals,
+                preemptions=bounds.preemptions,
+                last=CRASHED,
+            )
         )
-        self._steps: dict[tuple[int, int, int, int, bool], _Step] = {}
+        self._steps: dict[tuple[int, int, int, int, type[EndiveError] | None], _Step] = {}
         self._looked_at: set[tuple[int, int]] = set()
         self._origins: dict[State, State | None] = {}
 
@@ -257,10 +236,13 @@ class _Search:
             working = True
             now = self._weather_for(state, place, weather)
             if now is not None:
-                step = self._step(place, number, state[-3], weather.clock, lost=False)
+                step = self._step(place, number, state[-3], weather.clock)
                 yield step.what, self._moved(state, place, step, now)
-                if weather.lost_replies and isinstance(automaton.nodes[number].request, PutIfAbsent | Put | Delete):
-                    yield self._reply_lost(state, place, self._weather.values[now])
+                request = automaton.nodes[number].request
+                if weather.lost_replies and isinstance(request, CHANGES):
+                    yield self._reply_lost(state, place, request, self._weather.values[now])
+                if weather.refusals and not isinstance(request, Now):
+                    yield self._refused(state, place, self._weather.values[now])
             if weather.crashes:
                 after = self._weather.of(replace(weather, crashes=weather.crashes - 1))
                 yield f"{self._names[place]} crashes", (*state[:place], CRASHED, *state[place + 1 : -1], after)
@@ -279,46 +261,50 @@ class _Search:
             return None
         return self._weather.of(replace(weather, last=place, preemptions=weather.preemptions - interrupted))
 
-    def _reply_lost(self, state: State, place: int, weather: Weather) -> tuple[str, State]:
-        request = self._automata[place].nodes[state[place]].request
-        assert request is not None  # noqa: S101 - it works
+    def _reply_lost(self, state: State, place: int, request: Request[Any], weather: Weather) -> tuple[str, State]:
         under_way = tuple(sorted((*weather.under_way, request), key=repr))
         after = self._weather.of(replace(weather, under_way=under_way, lost_replies=weather.lost_replies - 1))
-        what = f"{self._names[place]}: {_brief(request)} -> reply lost"
-        if not isinstance(request, PutIfAbsent):
-            return f"{what}, sent again", (*state[:-1], after)
-        step = self._step(place, state[place], state[-3], weather.clock, lost=True)
-        return what, self._moved(state, place, step, after)
+        if isinstance(request, self._bounds.repeated):
+            what = f"{self._names[place]}: {_brief(request)} -> reply lost, sent again"
+            return what, (*state[:-1], after)
+        step = self._step(place, state[place], state[-3], weather.clock, OutcomeUnknownError)
+        return step.what, self._moved(state, place, step, after)
+
+    def _refused(self, state: State, place: int, weather: Weather) -> tuple[str, State]:
+        step = self._step(place, state[place], state[-3], weather.clock, StorageUnavailableError)
+        after = self._weather.of(replace(weather, refusals=weather.refusals - 1))
+        return step.what, self._moved(state, place, step, after)
 
     def _late_requests(self, state: State, weather: Weather) -> Iterator[tuple[str, State]]:
         for request in set(weather.under_way):
-            objects, _ = _effect(self._objects.values[state[-3]], request, weather.clock)
+            held, _ = effect(self._held.values[state[-3]], request, weather.clock)
             after = self._weather.of(replace(weather, under_way=_without(weather.under_way, request)))
-            yield f"late: {_brief(request)}", (*state[:-3], self._objects.of(objects), state[-2], after)
+            yield f"late: {_brief(request)}", (*state[:-3], self._held.of(held), state[-2], after)
 
     def _moved(self, state: State, place: int, step: _Step, weather: int) -> State:
         events = state[-2]
         if step.events:
             events = self._events.of(self._events.values[events] | step.events)
-        return (*state[:place], step.node, *state[place + 1 : -3], step.objects, events, weather)
+        return (*state[:place], step.node, *state[place + 1 : -3], step.held, events, weather)
 
-    def _step(self, place: int, number: int, objects: int, clock: int, lost: bool) -> _Step:
-        key = (place, number, objects, clock, lost)
+    def _step(self, place: int, number: int, held: int, clock: int, error: type[EndiveError] | None = None) -> _Step:
+        key = (place, number, held, clock, error)
         step = self._steps.get(key)
         if step is None:
-            step = self._steps[key] = self._take_step(place, number, objects, clock, lost)
+            step = self._steps[key] = self._take_step(*key)
         return step
 
-    def _take_step(self, place: int, number: int, objects: int, clock: int, lost: bool) -> _Step:
+    def _take_step(self, place: int, number: int, held: int, clock: int, error: type[EndiveError] | None) -> _Step:
+        """Let a request be carried out, or not be carried out and answered by an error."""
         node = self._automata[place].nodes[number]
         request = node.request
         assert request is not None  # noqa: S101 - it works
-        after, reply = _effect(self._objects.values[objects], request, clock)
-        if lost and isinstance(request, PutIfAbsent):
-            after, reply = self._objects.values[objects], Raise(OutcomeUnknownError(request.path))
+        after, reply = effect(self._held.values[held], request, clock)
+        if error is not None:
+            after, reply = self._held.values[held], Raise(_raised(error, request))
         node, recorded = self._past_records(place, self._automata[place].after(node, reply))
         what = f"{self._names[place]}: {_brief(request)} -> {_brief(reply)}"
-        return _Step(node.number, self._objects.of(after), recorded, what)
+        return _Step(node.number, self._held.of(after), recorded, what)
 
     def _past_records(self, place: int, node: Node) -> tuple[Node, frozenset[Hashable]]:
         """Take note of what a protocol records, and tell the time where it stands still: nobody else sees it."""
@@ -336,9 +322,9 @@ class _Search:
         if seen in self._looked_at:
             return None
         self._looked_at.add(seen)
-        bodies = self._objects.values[state[-3]].bodies()
+        contents = self._held.values[state[-3]].contents()
         for name, invariant in self._invariants.items():
-            wrong = invariant(bodies, self._events.values[state[-2]])
+            wrong = invariant(contents, self._events.values[state[-2]])
             if wrong is not None:
                 return f"{name}: {wrong}"
         return None
@@ -358,12 +344,17 @@ class _Search:
         return tuple(reversed(lines))
 
 
+def _raised(error: type[EndiveError], request: Request[Any]) -> EndiveError:
+    place = next(iter(getattr(request, name) for name in ("path", "prefix", "destination") if hasattr(request, name)))
+    return OutcomeUnknownError(place) if error is OutcomeUnknownError else StorageUnavailableError(place, "refused")
+
+
 def _without(requests: tuple[Request[Any], ...], one: Request[Any]) -> tuple[Request[Any], ...]:
     place = requests.index(one)
     return requests[:place] + requests[place + 1 :]
 
 
-def _brief(value: object) -> str:
+def _brief(value: object) -> str:  # noqa: PLR0911 - one line for each kind of value
     """Return a short form for the run's listing."""
     match value:
         case Get(path) | Delete(path):
@@ -372,8 +363,13 @@ def _brief(value: object) -> str:
             return f"{type(value).__name__} {path} ({len(body)} bytes)"
         case List(prefix, after):
             return f"List {prefix} after {after or 'the beginning'}"
+        case GetRecord(destination) | CommitRecord(destination) | DeleteRecord(destination):
+            return f"{type(value).__name__} {destination}"
+        case Raise(error):
+            return type(error).__name__
         case bytes():
             return f"{len(value)} bytes"
         case tuple():
-            return "[" + ", ".join(info.path.rpartition("/")[2] for info in value) + "]"
+            names = (one.path if isinstance(one, ObjectInfo) else one.destination for one in value)
+            return "[" + ", ".join(name.rpartition("/")[2] for name in names) + "]"
     return repr(value)

@@ -15,8 +15,9 @@ cannot be created anew while it can still be read.
 
 **What is left out.** Recovery that was overtaken by a deletion may write a deleted object again. Names of the store
 that were deleted are never used again, so it is garbage, and collected as such. A writer that stalls for longer than
-a day between 1 and 2 may find its source collected; it acknowledges only after the copy, so nothing acknowledged is
-lost, but if it dies right then, the record has no source, and recovery says so.
+a day between 1 and 2, or a collector whose clock is a day ahead, may cost a writer its source; it acknowledges only
+after the copy, so nothing acknowledged is lost, but if it dies right then, the record has no source, the name stays
+taken, and recovery says so.
 """
 
 from dataclasses import dataclass
@@ -118,15 +119,23 @@ def create_in_two_phases(destination: str, body: bytes, checksum: int) -> Steps[
 
 def _insert(destination: str, source: str) -> Steps[bool]:
     """Insert the record; a lost answer is settled by looking whose record there is."""
+    was_unsure = False
     for _ in range(TRIES_MAX):
         try:
             inserted = yield from ask(InsertRecord(destination, source))
-            if inserted:
-                return True
+            if inserted or not was_unsure:
+                return inserted
             record = yield from ask(GetRecord(destination))
         except OutcomeUnknownError:
+            was_unsure = True
             continue
-        return record is not None and record.source == source
+        except (StorageUnavailableError, StorageAccessError):
+            if was_unsure:  # this try did nothing, but an earlier one may have
+                break
+            raise
+        if record is None:
+            break  # somebody's record, deleted since: it may have been ours
+        return record.source == source
     raise OutcomeUnknownError(destination)
 
 
@@ -142,12 +151,13 @@ def get_in_two_phases(path: str) -> Steps[bytes | None]:
     if body is not None:
         return body
     record = yield from ask(GetRecord(path))
-    if record is None or record.is_committed:
+    if record is None:
         return None  # never created, or deleted
-    body = yield from ask(Get(record.source))
-    if body is not None:
-        return body
-    return (yield from ask(Get(path)))  # copied between the two requests
+    if not record.is_committed:
+        body = yield from ask(Get(record.source))
+        if body is not None:
+            return body
+    return (yield from ask(Get(path)))  # copied since the first request, or deleted
 
 
 def list_in_two_phases(prefix: str, after: str) -> Steps[tuple[ObjectInfo, ...]]:

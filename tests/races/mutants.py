@@ -15,8 +15,16 @@ from endive.kv.model import Checkpoint, StoreManifest
 from endive.kv.opening import Lease, require_newest
 from endive.kv.wal import WAL
 from endive.protocol.fencing import ROLE, contiguous_end, fence
-from endive.protocol.requests import NewId, PutIfAbsent, Steps, ask
+from endive.protocol.requests import Delete, Get, List, NewId, ObjectInfo, Put, PutIfAbsent, Steps, ask
 from endive.protocol.sequenced import Numbered, newest, propose, update
+from endive.protocol.two_phase import (
+    CommitRecord,
+    DeleteRecord,
+    GetRecord,
+    InsertRecord,
+    Recovered,
+    destination_of,
+)
 
 
 @contextmanager
@@ -178,3 +186,81 @@ def no_look_for_a_newer_manifest() -> Any:
         yield from ()
 
     return swapped(("endive.kv.reading.newer_than", newer_than))
+
+
+# Two-phase create.
+
+
+def temporary_objects_collected_by_age_alone() -> Any:
+    """Collection as in the document: what is old goes, whether a record names it or not, and nothing is recovered."""
+
+    def recover(prefix: str = "", orphan_age_ms: int = 0) -> Steps[Recovered]:
+        listing = yield from ask(List(prefix))
+        for number in range(len(listing)):
+            if destination_of(listing[number].path) is not None:
+                yield from ask(Delete(listing[number].path))
+        return Recovered()
+
+    return swapped(("tests.races.two_phase_scenarios.recover", recover))
+
+
+def records_not_consulted() -> Any:
+    """Readers as in the document: an object is there when it has been copied."""
+
+    def get_in_two_phases(path: str) -> Steps[bytes | None]:
+        return (yield from ask(Get(path)))
+
+    def list_in_two_phases(prefix: str, after: str) -> Steps[tuple[ObjectInfo, ...]]:
+        listing = yield from ask(List(prefix, after))
+        return tuple(info for info in listing if destination_of(info.path) is None)
+
+    return swapped(
+        ("tests.races.two_phase_scenarios.get_in_two_phases", get_in_two_phases),
+        ("tests.races.two_phase_scenarios.list_in_two_phases", list_in_two_phases),
+    )
+
+
+def a_committed_record_taken_for_a_deletion() -> Any:
+    """A reader that does not look again for an object that was copied between its two requests."""
+
+    def get_in_two_phases(path: str) -> Steps[bytes | None]:
+        body = yield from ask(Get(path))
+        if body is not None:
+            return body
+        record = yield from ask(GetRecord(path))
+        if record is None or record.is_committed:
+            return None
+        return (yield from ask(Get(record.source)))
+
+    return swapped(("tests.races.two_phase_scenarios.get_in_two_phases", get_in_two_phases))
+
+
+def an_unsure_insert_forgotten() -> Any:
+    """An insert that is refused after one whose answer was lost is taken for the whole story."""
+
+    def _insert(destination: str, source: str) -> Steps[bool]:
+        for _ in range(3):
+            try:
+                return (yield from ask(InsertRecord(destination, source)))
+            except OutcomeUnknownError:
+                continue
+        raise OutcomeUnknownError(destination)
+
+    return swapped(("endive.protocol.two_phase._insert", _insert))
+
+
+def a_record_committed_before_the_copy() -> Any:
+    def _transfer(destination: str, source: str, body: bytes) -> Steps[None]:
+        yield from ask(CommitRecord(destination))
+        yield from ask(Put(destination, body))
+        yield from ask(Delete(source))
+
+    return swapped(("endive.protocol.two_phase._transfer", _transfer))
+
+
+def a_record_deleted_before_its_object() -> Any:
+    def delete_in_two_phases(path: str) -> Steps[None]:
+        yield from ask(DeleteRecord(path))
+        yield from ask(Delete(path))
+
+    return swapped(("tests.races.two_phase_scenarios.delete_in_two_phases", delete_in_two_phases))

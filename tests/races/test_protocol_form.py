@@ -23,6 +23,7 @@ PROTOCOLS = [
         for name in ("opening", "reading", "compactor", "collector", "lookup", "tables", "check")
     ),
     ROOT / "tests" / "races" / "scenarios.py",
+    ROOT / "tests" / "races" / "two_phase_scenarios.py",
 ]
 DISTINCT = {
     "numbers": "ids of objects, each once",

@@ -1,0 +1,209 @@
+"""The explorer on two-phase create: alone, and under the store's own protocols.
+
+Every search prints its number of states (`pytest -s`). Bounds: a reply may be lost while its request still arrives, and
+here nobody repeats a request but the protocol itself (`repeated=()`); a request may be refused; a process may crash.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+
+from endive.drivers.automaton import Program
+from endive.drivers.interleaved import Bounds, Exploration, Invariant, explore
+from endive.protocol.requests import Steps
+from tests.races import mutants
+from tests.races.scenarios import collector, compactor_open_already, open_already, reader, store_at_rest, writer
+from tests.races.two_phase_scenarios import (
+    AT_ONCE_MS,
+    INVARIANTS,
+    NOTHING_LOST,
+    STORE_INVARIANTS,
+    creator,
+    deleter,
+    in_two_phases,
+    looker,
+    recovery,
+)
+
+Case = tuple[dict[str, Program], Bounds]
+
+
+def searched(
+    programs: Mapping[str, Program], bounds: Bounds, invariants: Mapping[str, Invariant], objects: Mapping[str, bytes]
+) -> Exploration:
+    found = explore(programs, invariants, bounds, objects)
+    print(f"\n{', '.join(programs)}; {bounds}: {found}")  # noqa: T201 - the number of states is a result
+    return found
+
+
+# Creating one object.
+
+CREATORS: dict[str, Program] = {"writer a": partial(creator, "a"), "writer b": partial(creator, "b")}
+ONE_WRITER: dict[str, Program] = {"writer a": partial(creator, "a")}
+RECOVERY: dict[str, Program] = {"recovery": recovery}
+COLLECTION: dict[str, Program] = {"collection": partial(recovery, AT_ONCE_MS)}
+READER: dict[str, Program] = {"reader": looker}
+ALL: dict[str, Program] = {**CREATORS, **RECOVERY, **READER}
+
+CREATING: dict[str, Case] = {
+    "two writers": (CREATORS, Bounds(lost_replies=2, refusals=1, crashes=1, repeated=())),
+    "a writer and a reader": ({**ONE_WRITER, **READER}, Bounds(lost_replies=1, refusals=1, crashes=1, repeated=())),
+    "a writer, recovery and a reader": ({**ONE_WRITER, **RECOVERY, **READER}, Bounds(lost_replies=1, repeated=())),
+    "a writer, two recoveries, a crash": (
+        {**ONE_WRITER, **RECOVERY, "second recovery": recovery},
+        Bounds(lost_replies=1, crashes=1, repeated=()),
+    ),
+    "two writers, recovery and a reader": (ALL, Bounds(crashes=1, repeated=())),
+}
+
+
+@pytest.mark.parametrize("case", CREATING.values(), ids=CREATING.keys())
+def test_nothing_goes_wrong_when_creating(case: Case) -> None:
+    assert searched(*case, INVARIANTS, {}).violation is None
+
+
+def test_a_collection_for_which_everything_is_old_loses_nothing_acknowledged() -> None:
+    invariants = {name: invariant for name, invariant in INVARIANTS.items() if name != NOTHING_LOST}
+    bounds = Bounds(lost_replies=1, refusals=1, repeated=())
+
+    assert searched({**CREATORS, **COLLECTION}, bounds, invariants, {}).violation is None
+
+
+def test_a_name_is_free_again_only_when_its_object_is_gone() -> None:
+    programs: dict[str, Program] = {"deleter": deleter, **ONE_WRITER}
+
+    assert searched(programs, Bounds(repeated=()), INVARIANTS, {}).violation is None
+
+
+# The store on top.
+
+OBJECTS, LEASE = store_at_rest("x")
+
+
+def on_two_phases(program: Program) -> Program:
+    def started() -> Steps[Any]:
+        return in_two_phases(program())
+
+    return started
+
+
+OLD_AND_NEW: dict[str, Program] = {
+    "old writer": on_two_phases(partial(open_already, "old", LEASE)),
+    "writer b": on_two_phases(partial(writer, "b")),
+}
+WRITERS: dict[str, Program] = {"writer a": on_two_phases(partial(writer, "a")), "writer b": OLD_AND_NEW["writer b"]}
+KEEPERS: dict[str, Program] = {
+    "compactor": on_two_phases(compactor_open_already),
+    "collector": on_two_phases(collector),
+}
+STORE_READER: dict[str, Program] = {"reader": on_two_phases(partial(reader, "x"))}
+
+STORE: dict[str, Case] = {
+    "an old writer and a new one": (OLD_AND_NEW, Bounds(lost_replies=1, crashes=1, repeated=())),
+    "two writers": (WRITERS, Bounds(repeated=())),
+    "an old writer, a new one and recovery": ({**OLD_AND_NEW, **RECOVERY}, Bounds(repeated=())),
+    "a writer, the compactor, the collector and a reader; one preemption": (
+        {"old writer": OLD_AND_NEW["old writer"], **KEEPERS, **STORE_READER},
+        Bounds(preemptions=1, repeated=()),
+    ),
+}
+LONG_STORE: dict[str, Case] = {
+    "two writers, a lost reply or a refusal; two preemptions": (
+        WRITERS,
+        Bounds(lost_replies=1, refusals=1, preemptions=2, repeated=()),
+    ),
+    "an old writer and a new one, compactor, collector, recovery; two preemptions": (
+        {**OLD_AND_NEW, **KEEPERS, **RECOVERY},
+        Bounds(preemptions=2, repeated=()),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STORE.values(), ids=STORE.keys())
+def test_nothing_goes_wrong_with_the_store(case: Case) -> None:
+    assert searched(*case, STORE_INVARIANTS, OBJECTS).violation is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", LONG_STORE.values(), ids=LONG_STORE.keys())
+def test_nothing_goes_wrong_with_the_store_in_long_searches(case: Case) -> None:
+    assert searched(*case, STORE_INVARIANTS, OBJECTS).violation is None
+
+
+# Mutants: the document's two holes first.
+
+MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, str]] = {
+    "collection does not recover first": (
+        mutants.temporary_objects_collected_by_age_alone,
+        {**ONE_WRITER, **COLLECTION, **READER},
+        Bounds(repeated=()),
+        "what was seen stays",
+    ),
+    "a committed record is taken for a deletion": (
+        mutants.a_committed_record_taken_for_a_deletion,
+        {**ONE_WRITER, **READER},
+        Bounds(repeated=()),
+        "what was seen stays",
+    ),
+    "an insert whose answer was lost is forgotten": (
+        mutants.an_unsure_insert_forgotten,
+        CREATORS,
+        Bounds(lost_replies=1, repeated=()),
+        NOTHING_LOST,
+    ),
+    "a record is committed before the copy": (
+        mutants.a_record_committed_before_the_copy,
+        {**ONE_WRITER, **READER},
+        Bounds(repeated=()),
+        "what was seen stays",
+    ),
+}
+STORE_MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, str]] = {
+    "collection does not recover first": (
+        mutants.temporary_objects_collected_by_age_alone,
+        {**OLD_AND_NEW, **COLLECTION},
+        Bounds(repeated=()),
+        "the store cannot be opened",
+    ),
+    "readers do not consult the records": (
+        mutants.records_not_consulted,
+        OLD_AND_NEW,
+        Bounds(repeated=()),
+        "the store cannot be opened",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MUTANTS.values(), ids=MUTANTS.keys())
+def test_the_search_finds_what_is_wrong_with_a_mutant(
+    case: tuple[Callable[[], Any], dict[str, Program], Bounds, str],
+) -> None:
+    mutant, programs, bounds, expected = case
+    with mutant():
+        found = searched(programs, bounds, INVARIANTS, {})
+
+    assert found.violation is not None
+    assert expected in found.violation
+
+
+@pytest.mark.parametrize("case", STORE_MUTANTS.values(), ids=STORE_MUTANTS.keys())
+def test_the_search_finds_what_is_wrong_with_a_mutant_below_the_store(
+    case: tuple[Callable[[], Any], dict[str, Program], Bounds, str],
+) -> None:
+    mutant, programs, bounds, expected = case
+    with mutant():
+        found = searched(programs, bounds, STORE_INVARIANTS, OBJECTS)
+
+    assert found.violation is not None
+    assert expected in found.violation
+
+
+def test_a_name_that_is_free_too_early_loses_a_write() -> None:
+    programs: dict[str, Program] = {"deleter": deleter, **ONE_WRITER}
+    with mutants.a_record_deleted_before_its_object():
+        found = searched(programs, Bounds(repeated=()), INVARIANTS, {})
+
+    assert found.violation is not None
+    assert "has created an object that is not there" in found.violation
