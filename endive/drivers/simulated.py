@@ -21,8 +21,9 @@ from typing import Any
 from endive.drivers.automaton import one_at_a_time
 from endive.errors import EndiveError, InvariantError, OutcomeUnknownError
 from endive.objects.api import carry_out
+from endive.objects.faulty import Delay
 from endive.objects.memory import MemoryStore
-from endive.protocol.requests import Now, PutIfAbsent, Request, Steps
+from endive.protocol.requests import Delete, GetRange, List, Now, Put, PutIfAbsent, Request, Steps
 from endive.rng import Stream, stream
 
 TIMEOUT_MS = 5_000.0
@@ -47,15 +48,41 @@ class Faults:
     crash: float = 0.0
     clock_skew_ms: float = 0.0
     """Clocks differ by up to this."""
+    clock_jump: float = 0.0
+    clock_jump_ms: float = 3_600_000.0
+    """A clock that jumps does so by up to this, forwards or backwards."""
 
 
 LatencyOf = Callable[[Request[Any], Stream], float]
-"""Milliseconds of one request, from a random stream. A storage provider's profile, or something simple."""
+"""Milliseconds of one request, from a random stream."""
 
 
 def short_latency(request: Request[Any], rng: Stream) -> float:  # noqa: ARG001 - the same for all
     """Return between 10 and 100 ms."""
     return 10.0 + 90.0 * rng.random()
+
+
+def latency_from(delay: Delay) -> LatencyOf:
+    """Return latencies by operation and size, such as those of a provider's profile.
+
+    What a read finds is not known when it is sent: it counts as the bytes asked for, and a whole object as none.
+    """
+
+    def latency_ms(request: Request[Any], rng: Stream) -> float:
+        match request:
+            case PutIfAbsent(_, body):
+                return delay("cas", len(body), rng)
+            case Put(_, body):
+                return delay("write", len(body), rng)
+            case GetRange(_, _, length):
+                return delay("read", length, rng)
+            case List():
+                return delay("list", 0, rng)
+            case Delete():
+                return delay("delete", 0, rng)
+        return delay("read", 0, rng)
+
+    return latency_ms
 
 
 @dataclass
@@ -64,6 +91,7 @@ class Machine:
 
     name: str
     clock_offset_ms: float = 0.0
+    clock_jumps: int = 0
     is_up: bool = True
     stalled_until_ms: float = 0.0
     processes: list["SimulatedProcess"] = field(default_factory=list)
@@ -77,9 +105,13 @@ class SimulatedProcess:
     steps: Steps[Any]
     result: object = None
     error: EndiveError | None = None
-    is_over: bool = False
-    whenever: Callable[[], None] = lambda: None
-    """Called when it has ended by itself."""
+    ended_ms: float | None = None
+    """When it returned or raised. None: it is still at work, or its machine has crashed."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.ended_ms is not None
 
 
 class World:
@@ -100,8 +132,7 @@ class World:
 
     def machine(self, name: str) -> Machine:
         """Add a machine."""
-        offset = (self._rng.random() * 2 - 1) * self.faults.clock_skew_ms
-        made = Machine(name, offset)
+        made = Machine(name, self._up_to(self.faults.clock_skew_ms))
         self.machines.append(made)
         return made
 
@@ -139,11 +170,9 @@ class World:
         try:
             request = advance()
         except StopIteration as stop:
-            process.result, process.is_over = stop.value, True
-            process.whenever()
+            process.result, process.ended_ms = stop.value, self.now_ms
         except EndiveError as error:
-            process.error, process.is_over = error, True
-            process.whenever()
+            process.error, process.ended_ms = error, self.now_ms
         else:
             self._send(process, request)
 
@@ -159,6 +188,9 @@ class World:
             self._travel_alone(request)
             self.crash(process.machine)
             return
+        if self._chance(self.faults.clock_jump):
+            process.machine.clock_offset_ms += self._up_to(self.faults.clock_jump_ms)
+            process.machine.clock_jumps += 1
         if self._chance(self.faults.stall):
             process.machine.stalled_until_ms = self.now_ms + self._rng.random() * self.faults.stall_ms
         if self._chance(self.faults.refusal):
@@ -202,6 +234,9 @@ class World:
     def _at(self, when_ms: float, happens: Callable[[], None]) -> None:
         self._order += 1
         heapq.heappush(self._events, (when_ms, self._order, happens))
+
+    def _up_to(self, limit_ms: float) -> float:
+        return (self._rng.random() * 2 - 1) * limit_ms
 
     def _chance(self, probability: float) -> bool:
         return probability > 0 and self._rng.random() < probability

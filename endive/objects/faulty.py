@@ -2,6 +2,8 @@
 
 For trying real code with real threads. Where virtual time will do, `endive.drivers.simulated` is faster and repeats
 exactly; here the seed fixes what happens to the n-th request, and threads decide which request that is.
+
+A change takes effect when its delay is over, a read when it begins: how long it takes depends on what it finds.
 """
 
 from collections.abc import Callable
@@ -32,7 +34,10 @@ class Troubles:
 
 
 Delay = Callable[[str, int, Stream], float]
-"""Milliseconds of an operation (`read`, `write`, `cas`, `list`, `delete`) on so many bytes: a provider's profile."""
+"""Milliseconds of an operation (`read`, `write`, `cas`, `list`, `delete`) on so many bytes.
+
+A provider's profile, from `endive.sim.delays.delay_of`, or something simple.
+"""
 
 
 def no_delay(operation: str, size_bytes: int, rng: Stream) -> float:  # noqa: ARG001
@@ -62,39 +67,54 @@ class FaultyStore:
         self.capabilities = objects.capabilities
 
     def get(self, path: str) -> bytes | None:
-        return self._do("read", path, 0, lambda: self._objects.get(path))
+        return self._read("read", path, lambda: self._objects.get(path))
 
     def get_range(self, path: str, start: int, length: int) -> bytes | None:
-        return self._do("read", path, length, lambda: self._objects.get_range(path, start, length))
+        return self._read("read", path, lambda: self._objects.get_range(path, start, length))
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
-        return self._do("cas", path, len(body), lambda: self._objects.put_if_absent(path, body))
+        return self._change("cas", path, len(body), lambda: self._objects.put_if_absent(path, body))
 
     def put(self, path: str, body: bytes) -> None:
-        self._do("write", path, len(body), lambda: self._objects.put(path, body))
+        self._change("write", path, len(body), lambda: self._objects.put(path, body))
 
     def list(self, prefix: str, after: str = "") -> tuple[ObjectInfo, ...]:
-        return self._do("list", prefix, 0, lambda: self._objects.list(prefix, after))
+        return self._read("list", prefix, lambda: self._objects.list(prefix, after))
 
     def delete(self, path: str) -> None:
-        self._do("delete", path, 0, lambda: self._objects.delete(path))
+        self._change("delete", path, 0, lambda: self._objects.delete(path))
 
-    def _do(self, operation: str, path: str, size_bytes: int, action: Callable[[], T]) -> T:
+    def _read(self, operation: str, path: str, action: Callable[[], T]) -> T:
+        rng = self._next_request()
+        found = action()
+        self._wait(operation, len(found) if isinstance(found, bytes) else 0, rng)
+        if rng.random() < self._troubles.throttled:
+            raise StorageUnavailableError(path, "throttled")
+        if rng.random() < self._troubles.fails + self._troubles.loses_reply:
+            raise StorageUnavailableError(path, "the answer was lost")
+        return found
+
+    def _change(self, operation: str, path: str, size_bytes: int, action: Callable[[], T]) -> T:
+        rng = self._next_request()
+        self._wait(operation, size_bytes, rng)
+        if rng.random() < self._troubles.throttled:
+            raise StorageUnavailableError(path, "throttled")
+        if rng.random() < self._troubles.fails:
+            raise OutcomeUnknownError(path)
+        result = action()
+        if rng.random() < self._troubles.loses_reply:
+            raise OutcomeUnknownError(path)
+        return result
+
+    def _next_request(self) -> Stream:
+        """Return a stream of its own for the next request."""
         with self._lock:
             self._requests += 1
-            rng = self._rng.child(self._requests)
-        changes = operation in ("cas", "write", "delete")
-        troubles = self._troubles
+            return self._rng.child(self._requests)
+
+    def _wait(self, operation: str, size_bytes: int, rng: Stream) -> None:
         wait_ms = self._delay(operation, size_bytes, rng)
-        if rng.random() < troubles.stalls:
-            wait_ms += troubles.stall_ms
+        if rng.random() < self._troubles.stalls:
+            wait_ms += self._troubles.stall_ms
         if wait_ms > 0:
             self._sleep(wait_ms / 1000)
-        if rng.random() < troubles.throttled:
-            raise StorageUnavailableError(path, "throttled")
-        if rng.random() < troubles.fails:
-            raise OutcomeUnknownError(path) if changes else StorageUnavailableError(path, "the connection broke")
-        result = action()
-        if rng.random() < troubles.loses_reply:
-            raise OutcomeUnknownError(path) if changes else StorageUnavailableError(path, "the answer was lost")
-        return result

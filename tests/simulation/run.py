@@ -8,26 +8,30 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
-from endive.drivers.simulated import Faults, Machine, Sleep, World
-from endive.errors import EndiveError, FencedError, MissingObjectError, OutcomeUnknownError
+from endive.drivers.simulated import Faults, Machine, Sleep, World, latency_from, short_latency
+from endive.errors import CheckpointGoneError, EndiveError, FencedError, MissingObjectError, OutcomeUnknownError
 from endive.kv.check import check_store
 from endive.kv.collector import collect_garbage
 from endive.kv.compactor import claim_compactor, compact_levels, compact_wal
 from endive.kv.format import encode_sst
 from endive.kv.lookup import find_in_groups, find_in_runs
 from endive.kv.opening import open_writer, replay_writer
-from endive.kv.reading import newest_view
+from endive.kv.reading import View, create_checkpoint, newest_view, view_at
 from endive.kv.tables import NoCache
 from endive.kv.wal import WAL
 from endive.kv.writing import WriteQueue
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId, Steps, ask
 from endive.rng import Stream, stream
+from endive.sim.delays import delay_of
+from endive.sim.profiles import load_profile_set
 from tests.simulation.history import NOTHING, History, Operation
 
 Life = Callable[[Machine, Stream, float], Steps[None]]
 
 KEYS = ("a", "b", "c")
+PROVIDERS = (None, "s3", "s3x", "azure", "gcp")
+"""Whose latencies a run has; None: short ones that differ much, which mixes orders more."""
 DURATION_MS = 120_000.0
 QUIET_MS = 3_600_000.0
 """Afterwards nobody does anything, until all late requests have arrived."""
@@ -42,6 +46,7 @@ class Run:
     rng: Stream = field(init=False)
     history: History = field(default_factory=History)
     values: int = 0
+    checkpoints_kept: int = 0
     parallel_writes: int = 1
     notes: list[str] = field(default_factory=list)
 
@@ -55,9 +60,13 @@ class Run:
             stall_ms=10.0 ** (2 + 3 * draw()),
             crash=0.02 * draw() ** 2,
             clock_skew_ms=10.0 ** (6 * draw()),
+            clock_jump=0.02 * draw() ** 2,
+            clock_jump_ms=10.0 ** (3 + 8 * draw()),  # up to three years
         )
         self.parallel_writes = 1 if draw() < 0.7 else 2 + int(3 * draw())
-        self.world = World(self.seed, faults)
+        provider = PROVIDERS[int(len(PROVIDERS) * draw())]
+        latency = short_latency if provider is None else latency_from(delay_of(load_profile_set("measured")[provider]))
+        self.world = World(self.seed, faults, latency)
 
     # Machines, each with a life of its own.
 
@@ -67,6 +76,7 @@ class Run:
             self._boot(f"writer {number}", self.writer, delayed=number > 0)
         for number in range(2):
             self._boot(f"reader {number}", self.reader)
+        self._boot("keeper", self.keeper)
         for number in range(1 + int(2 * self.rng.random())):
             self._boot(f"compactor {number}", self.compactor)
             self._boot(f"collector {number}", self.collector)
@@ -137,12 +147,7 @@ class Run:
             called = [self.history.call(key, self.world.now_ms) for key in KEYS]
             try:
                 view = yield from newest_view()
-                found = []
-                for key in KEYS:
-                    row = find_in_groups(view.groups, key.encode())
-                    if row is None:
-                        row = yield from find_in_runs(view.manifest.value.runs, key.encode(), NoCache())
-                    found.append(NOTHING if row is None or row.value is None else row.value.decode())
+                found = yield from self._values(view)
             except EndiveError as error:
                 if not isinstance(error, MissingObjectError):  # collected under the reader's hands: look again
                     self._note(machine, error)
@@ -156,6 +161,36 @@ class Run:
                 if len(pairs) > 1:
                     self.notes.append(f"torn: {found}")
             yield from ask(Sleep(8000 * rng.random()))
+
+    def _values(self, view: View) -> Steps[list[str]]:
+        found = []
+        for key in KEYS:
+            row = find_in_groups(view.groups, key.encode())
+            if row is None:
+                row = yield from find_in_runs(view.manifest.value.runs, key.encode(), NoCache())
+            found.append(NOTHING if row is None or row.value is None else row.value.decode())
+        return found
+
+    def keeper(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
+        """Pin the state, and look at it again and again: it must not change, nor vanish before its time."""
+        yield from ask(Sleep(delay_ms))
+        while True:
+            lifetime_s = 0 if rng.random() < 0.5 else 1 + int(60 * rng.random())
+            try:
+                checkpoint = yield from create_checkpoint(lifetime_s)
+                seen: list[list[str]] = []
+                for _ in range(3):
+                    view = yield from view_at(checkpoint.id)
+                    found = yield from self._values(view)
+                    seen.append(found)
+                    yield from ask(Sleep(15_000 * rng.random()))
+                self.checkpoints_kept += 1
+                if seen[1:] != seen[:-1]:
+                    self.notes.append(f"a checkpoint has changed: {seen}")
+            except EndiveError as error:
+                if lifetime_s == 0 or not isinstance(error, CheckpointGoneError | MissingObjectError):
+                    self._note(machine, error)
+            yield from ask(Sleep(5000 * rng.random()))
 
     def compactor(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
         yield from ask(Sleep(delay_ms))

@@ -40,6 +40,8 @@ def test_runs_see_writes_reads_and_faults() -> None:
     assert sum(not one.is_read for one in operations) > 300
     assert any(one.answered_ms == float("inf") and not one.is_read for one in operations)
     assert any(not machine.is_up for run in runs for machine in run.world.machines)
+    assert sum(run.checkpoints_kept for run in runs) > 5
+    assert any(machine.clock_jumps for run in runs for machine in run.world.machines)
 
 
 # The checker itself.

@@ -1,13 +1,20 @@
 """The store, with real threads, on an object store in trouble."""
 
 import threading
+from dataclasses import replace
+from statistics import median
 
 import pytest
 
-from endive.errors import EndiveError
+from endive.drivers.simulated import World, latency_from
+from endive.errors import EndiveError, UnsupportedOperationError
 from endive.kv import Store, StoreOptions
 from endive.kv.check import check_store
+from endive.kv.opening import open_writer
 from endive.objects import FaultyStore, MemoryStore, Troubles
+from endive.rng import stream
+from endive.sim.delays import delay_of
+from endive.sim.profiles import load_profile_set
 
 BAD = Troubles(throttled=0.05, fails=0.03, loses_reply=0.05, stalls=0.01, stall_ms=5)
 
@@ -62,11 +69,61 @@ def test_troubles_come_from_the_seed() -> None:
     assert {"True", "StorageUnavailableError", "OutcomeUnknownError"} == set(outcomes(1))
 
 
-def test_a_delay_is_the_profiles() -> None:
-    waited: list[float] = []
-    delays = {"read": 30.0, "cas": 60.0}
-    objects = FaultyStore(MemoryStore(), 1, Troubles(), lambda operation, *_: delays[operation], sleep=waited.append)
-    objects.put_if_absent("a", b"")
-    objects.get("a")
+# Delays.
 
-    assert waited == [0.06, 0.03]
+
+def test_a_delay_is_what_the_function_says_and_reads_are_as_long_as_what_they_find() -> None:
+    waited: list[float] = []
+    objects = FaultyStore(
+        MemoryStore(), 1, Troubles(), lambda operation, size, _: len(operation) + 100 * size, sleep=waited.append
+    )
+    objects.put_if_absent("a", b"123")
+    objects.get("a")
+    objects.get_range("a", 1, 10)
+    objects.list("")
+    objects.delete("a")
+
+    assert waited == [0.303, 0.304, 0.204, 0.004, 0.006]
+
+
+@pytest.mark.parametrize("provider", ["s3", "s3x", "azure", "gcp"])
+def test_a_store_can_have_the_latencies_of_a_provider(provider: str) -> None:
+    profile = load_profile_set("measured")[provider]
+    waited: list[float] = []
+    objects = FaultyStore(MemoryStore(), 1, Troubles(), delay_of(profile), sleep=waited.append)
+    for number in range(1001):
+        objects.put_if_absent(f"{number}", b"")
+
+    expected_ms = profile.latencies["cas"].law.ticks_at(0.5) / 1e6
+    assert median(waited) * 1000 == pytest.approx(expected_ms, rel=0.05)
+    assert min(waited) * 1000 >= profile.latencies["cas"].law.floor_ticks / 1e6
+
+
+def test_larger_objects_take_longer_and_delays_come_from_the_seed() -> None:
+    delay = delay_of(load_profile_set("measured")["s3"])
+
+    assert delay("write", 10 << 20, stream(1, "x")) > 2 * delay("write", 0, stream(1, "x"))
+    assert delay("list", 0, stream(1, "x")) == delay("read", 0, stream(1, "x"))
+    assert delay("delete", 0, stream(1, "x")) == delay("write", 0, stream(1, "x"))
+
+
+def test_what_a_provider_cannot_do_is_not_there() -> None:
+    profile = load_profile_set("measured")["s3"]
+    without = replace(profile, latencies={name: row for name, row in profile.latencies.items() if name != "cas"})
+    objects = FaultyStore(MemoryStore(), 1, Troubles(), delay_of(without), sleep=lambda _: None)
+    objects.put("a", b"")
+
+    with pytest.raises(UnsupportedOperationError, match="'s3' does not support 'cas'"):
+        objects.put_if_absent("b", b"")
+
+
+def test_protocols_in_virtual_time_can_have_the_latencies_of_a_provider() -> None:
+    def once(provider: str) -> float:
+        world = World(1, latency=latency_from(delay_of(load_profile_set("measured")[provider])))
+        process = world.start(world.machine("writer"), open_writer())
+        world.run(60_000)
+        assert process.error is None
+        assert process.ended_ms is not None
+        return process.ended_ms
+
+    assert 0 < once("s3x") < once("s3") < 60_000
