@@ -128,6 +128,16 @@ class FencedError(EndiveError):
         return f"{self.role} epoch {self.own_epoch} was fenced by epoch {self.found_epoch}"
 
 
+class ExclusiveWriterError(FencedError):
+    """Another process has opened the store for itself alone. Wait until it is done, or open anew to take the store."""
+
+    def __str__(self) -> str:
+        return (
+            f"another process has the store for itself: its writer epoch {self.found_epoch} is not shared "
+            f"({self.role} had epoch {self.own_epoch}); try again when it is done"
+        )
+
+
 class AttemptsExhaustedError(EndiveError):
     """Others won every round of a race. Nothing was changed; try again later."""
 
@@ -194,6 +204,30 @@ class StoreClosedError(EndiveError):
 
     def __str__(self) -> str:
         return f"{self.url}: the store is closed; open it anew"
+
+
+class ReadOnlyError(EndiveError):
+    """A read wanted to write. Use a transaction."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"key {self.key!r}: a read cannot write; use `transact`"
+
+
+class ForkedError(EndiveError):
+    """The store was opened before this process was forked. Open it anew here; threads do not survive a fork."""
+
+    def __init__(self, url: str, opened_pid: int, used_pid: int) -> None:
+        super().__init__(url, opened_pid, used_pid)
+        self.url = url
+        self.opened_pid = opened_pid
+        self.used_pid = used_pid
+
+    def __str__(self) -> str:
+        return f"{self.url}: opened by process {self.opened_pid}, used by {self.used_pid} after a fork; open it anew"
 
 
 class ViewExpiredError(EndiveError):
