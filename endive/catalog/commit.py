@@ -110,16 +110,18 @@ def commit_changes(
 ) -> Steps[tuple[CommitRecord, ...] | Stale]:
     """Commit changes of several tables, all or none. A change comes with what was worked out, or with None."""
     answers: list[CommitRecord] = []
-    for change, staged in changes:
+    for change, worked_out in changes:
         record = yield from find_table(tx, change.identifier)
         answer = yield from _answer_of(tx, record, commit_id)
         if answer is not None:
             answers.append(answer)
             continue
-        if staged is None:
+        if worked_out is None:
             view = yield from view_for(tx, record, change)
             staged = stage(change, view, now_ms, None)
-        elif not _still_fits(staged, record):
+        elif _still_fits(worked_out, record):
+            staged = worked_out
+        else:
             view = yield from view_for(tx, record, change)
             check_requirements(change, view)
             return Stale(change.identifier)

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from endive.catalog.works import TransactionalStore
 from endive.errors import CatalogNotFoundError, StoreNotFoundError
+from endive.kv import SharedStore
 from endive.objects import MemoryStore, ObjectStore, open_objects
 
 FOLDER = "_endive"
@@ -43,8 +44,6 @@ def _objects(url: str, endpoint: str | None) -> ObjectStore:
 
 
 def _open(url: str, properties: Mapping[str, str], create: bool) -> TransactionalStore:
-    from endive.kv.shared import SharedStore
-
     try:
         return SharedStore(_objects(url, properties.get("s3.endpoint")), create=create)
     except StoreNotFoundError as error:

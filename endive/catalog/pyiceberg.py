@@ -7,9 +7,9 @@
         "uri": "s3://bucket/path",
     })
 
-Properties: `uri` (where the catalog is), `warehouse` (where tables go; the uri if not given), `endive.create` (whether a
-catalog is made where there is none: `true` unless said otherwise, since PyIceberg's users have no other place to say
-it), `endive.metadata-json`; and PyIceberg's own for files (`s3.endpoint`, …).
+Properties: `uri` (where the catalog is), `warehouse` (where tables go; the uri if not given), `endive.create` (whether
+a catalog is made where there is none: `true` unless said otherwise, since PyIceberg's users have no other place to
+say it), `endive.metadata-json`; and PyIceberg's own for files (`s3.endpoint`, …).
 
 Names and errors are PyIceberg's, with its wording where its tests look at it. An unknown outcome is
 `CommitStateUnknownException`, after which PyIceberg deletes nothing.
