@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from endive.errors import OutcomeUnknownError, StorageUnavailableError
 from endive.objects.api import ObjectStore, carry_out
-from endive.protocol.requests import Get, GetAll, NewId, Now, PutIfAbsent, Request, Steps, drive
+from endive.protocol.requests import Get, GetAll, NewId, Now, PutIfAbsent, Request, Sleep, Steps, drive
 
 T = TypeVar("T")
 
@@ -91,6 +91,8 @@ class BlockingDriver:
                 return self._clock()
             case NewId():
                 return self._new_id()
+            case Sleep(ms):
+                return self._sleep(ms / 1000)
             case GetAll(paths):
                 return tuple(self._pool.map(self.answer, map(Get, paths)))
         self.requests.add(type(request).__name__)
