@@ -226,7 +226,7 @@ class Store:
         found = find_cached(manifest.value.runs, key, self.cache)
         if found is NOT_CACHED:
             found = self._find(key, manifest)
-        return found.value if isinstance(found, Row) else None
+        return None if found is None else found.value
 
     def _find(self, key: bytes, manifest: Numbered[StoreManifest]) -> Row | None:
         """Look into the levels, with a newer manifest if files of this one are gone."""
