@@ -43,7 +43,8 @@ Records = Annotated[
     typer.Option(
         metavar="URL",
         envvar="ENDIVE_RECORDS",
-        help="For object stores without conditional writes: `sqlite:///file`, `postgresql://…` or `mysql://…`.",
+        help="For object stores without conditional writes: `sqlite:///file`, `postgresql://…`, `mysql://…` or "
+        "`dynamodb://table`.",
     ),
 ]
 Hex = Annotated[bool, typer.Option("--hex", help="Keys and values are hexadecimal digits.")]
