@@ -1,6 +1,7 @@
 """`endive kv`: the key-value store from the command line. Reading disturbs nobody; writing fences."""
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +16,13 @@ from endive.drivers.blocking import BlockingDriver
 from endive.errors import ConfigurationError, StoreNotFoundError
 from endive.kv import Reader, Store, StoreOptions
 from endive.kv.check import check_store
-from endive.kv.collector import collect_garbage
-from endive.kv.compactor import claim_compactor, compact_levels, compact_wal
+from endive.kv.compactor import claim_compactor
 from endive.kv.format import decode_footer
+from endive.kv.housekeeping import collect_now, compactions
 from endive.kv.manifest import MANIFESTS
 from endive.kv.reading import create_checkpoint, prolong_checkpoint, remove_checkpoint
 from endive.kv.wal import WAL
+from endive.logs import ROOT, LogForm, show_logs
 from endive.objects import ObjectStore, open_objects
 from endive.objects.two_phase import TwoPhaseStore
 from endive.protocol.sequenced import newest
@@ -41,7 +43,8 @@ Records = Annotated[
     typer.Option(
         metavar="URL",
         envvar="ENDIVE_RECORDS",
-        help="For object stores without conditional writes: `sqlite:///file`, `postgresql://…` or `mysql://…`.",
+        help="For object stores without conditional writes: `sqlite:///file`, `postgresql://…`, `mysql://…` or "
+        "`dynamodb://table`.",
     ),
 ]
 Hex = Annotated[bool, typer.Option("--hex", help="Keys and values are hexadecimal digits.")]
@@ -49,6 +52,18 @@ At = Annotated[str | None, typer.Option("--at", metavar="CHECKPOINT", help="Read
 
 ONCE = StoreOptions(compact_here=False)
 """For commands that write one thing and end."""
+
+
+@app.callback()
+def _kv(
+    context: typer.Context,
+    log: Annotated[
+        LogForm | None, typer.Option(help="Write events to standard error: as text, or as one JSON object a line.")
+    ] = None,
+) -> None:
+    if log is not None:
+        handler = show_logs(log, sys.stderr)
+        context.call_on_close(lambda: logging.getLogger(ROOT).removeHandler(handler))
 
 
 def _bytes(text: str, is_hex: bool) -> bytes:
@@ -220,10 +235,8 @@ def compact(
     with _driver(url, endpoint, records) as driver:
         epoch = driver.run(claim_compactor())
         slots = rows = merged = 0
-        while (done := driver.run(compact_wal(epoch))) is not None:
-            slots, rows = slots + done.slots, rows + done.rows
-        while (done := driver.run(compact_levels(epoch, everything))) is not None:
-            merged, rows = merged + done.runs, rows + done.rows
+        for done in compactions(driver, epoch, everything):
+            slots, merged, rows = slots + done.slots, merged + done.runs, rows + done.rows
     output.print(f"{slots} WAL slots into the levels, {merged} runs merged, {rows} rows written")
 
 
@@ -238,7 +251,7 @@ def collect(
 ) -> None:
     """Delete what nobody needs any more. Safe beside writers, compactors and other collectors."""
     with _driver(url, endpoint, records) as driver:
-        done = driver.run(collect_garbage(retention_s * 1000))
+        done = collect_now(driver, retention_s * 1000)
     output.print(f"deleted {len(done.manifests)} manifests, {len(done.wal_slots)} WAL slots, {len(done.ssts)} SSTs")
 
 

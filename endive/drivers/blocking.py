@@ -5,6 +5,7 @@ had any effect are tried again after a pause; a create whose answer was lost goe
 what to do.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -14,10 +15,12 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from endive.errors import OutcomeUnknownError, StorageUnavailableError
+from endive.logs import tell_error
 from endive.objects.api import ObjectStore, carry_out
 from endive.protocol.requests import Get, GetAll, NewId, Now, PutIfAbsent, Request, Sleep, Steps, drive
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 PAUSES_MS = (50.0, 100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0)
 """Before each repeat. Six seconds in all: longer outages are the caller's to wait for."""
@@ -77,11 +80,10 @@ class BlockingDriver:
         for pause_ms in PAUSES_MS:
             try:
                 return self._answer_once(request)
-            except StorageUnavailableError:
-                self._sleep(pause_ms / 1000)
-            except OutcomeUnknownError:
-                if isinstance(request, PutIfAbsent):
+            except (StorageUnavailableError, OutcomeUnknownError) as error:
+                if isinstance(error, OutcomeUnknownError) and isinstance(request, PutIfAbsent):
                     raise
+                tell_error(log, "request_repeated", error, request=type(request).__name__, pause_ms=pause_ms)
                 self._sleep(pause_ms / 1000)
         return self._answer_once(request)
 

@@ -141,7 +141,7 @@ def _wal(manifest: StoreManifest) -> Steps[tuple[int, tuple[Fault, ...]]]:
     """Look at the slots that are not in the levels: their bytes, and the order of epochs and sequence numbers."""
     listing = yield from ask(List(WAL.prefix, WAL.path_of(manifest.wal_id_last_compacted)))
     slots = numbers_in(listing, WAL.prefix, WAL.suffix)
-    faults: tuple[Fault, ...] = ()
+    faults = _gap(slots, manifest)
     epochs: tuple[tuple[int, bool], ...] = ()
     for place in range(len(slots)):
         path = WAL.path_of(slots[place])
@@ -161,6 +161,16 @@ def _wal(manifest: StoreManifest) -> Steps[tuple[int, tuple[Fault, ...]]]:
             faults += (Fault(path, f"a write of epoch {footer.epoch} behind a newer writer's fences"),)
         epochs = (*epochs, (footer.epoch, footer.is_fence))[-manifest.max_parallel_writes :]
     return len(slots), faults
+
+
+def _gap(slots: list[int], manifest: StoreManifest) -> tuple[Fault, ...]:
+    """Say which slot is missing, if one further behind it than writes can be under way is there."""
+    end = manifest.wal_id_last_compacted
+    while end + 1 in slots:
+        end += 1
+    if not slots or slots[-1] <= end + manifest.max_parallel_writes:
+        return ()
+    return (Fault(WAL.path_of(end + 1), f"missing, though slot {slots[-1]} is there"),)
 
 
 def _is_fenced(before: tuple[tuple[int, bool], ...], epoch: int, parallel_writes: int) -> bool:

@@ -1,13 +1,15 @@
 """Compactor and collector inside a writer's process: one background thread, by the same protocols as on their own."""
 
 import logging
+from collections.abc import Iterator
 from threading import Event, Lock, Thread
 from typing import Protocol
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import EndiveError, FencedError, OutcomeUnknownError
 from endive.kv.collector import Collected, collect_garbage
-from endive.kv.compactor import claim_compactor, compact_levels, compact_wal
+from endive.kv.compactor import Compaction, claim_compactor, compact_levels, compact_wal
+from endive.logs import tell, tell_error
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,23 @@ class Household(Protocol):
         ...
 
 
+def compactions(driver: BlockingDriver, epoch: int, everything: bool = False) -> Iterator[Compaction]:
+    """Bring the WAL into the levels and merge levels until there is nothing more to do; yield what each pass did."""
+    while (done := driver.run(compact_wal(epoch))) is not None:
+        tell(log, "compacted", epoch=epoch, slots=done.slots, rows=done.rows, manifest_id=done.manifest.number)
+        yield done
+    while (done := driver.run(compact_levels(epoch, everything))) is not None:
+        tell(log, "merged", epoch=epoch, runs=done.runs, rows=done.rows, manifest_id=done.manifest.number)
+        yield done
+
+
+def collect_now(driver: BlockingDriver, retention_ms: int) -> Collected:
+    """Delete what nobody needs any more."""
+    done = driver.run(collect_garbage(retention_ms))
+    tell(log, "collected", manifests=len(done.manifests), wal_slots=len(done.wal_slots), ssts=len(done.ssts))
+    return done
+
+
 class Housekeeper:
     """Looks for newer manifests, and compacts and collects if the store was opened that way."""
 
@@ -95,25 +114,15 @@ class Housekeeper:
     def collect(self) -> Collected:
         """Delete what nobody needs any more."""
         with self._busy:
-            collected = self._store.driver.run(collect_garbage(self._store.options.retention_ms))
-        log.info("collected: %s", collected)
-        return collected
+            return collect_now(self._store.driver, self._store.options.retention_ms)
 
     def _compact(self, everything: bool) -> None:
         store = self._store
         self._epoch = self._epoch or store.driver.run(claim_compactor())
-        while not self._stopped.is_set():
-            done = store.driver.run(compact_wal(self._epoch))
-            if done is None:
-                break
-            log.info("compacted %d slots, %d rows", done.slots, done.rows)
+        for _ in compactions(store.driver, self._epoch, everything):
             store.learn_compaction()
-        while not self._stopped.is_set():
-            done = store.driver.run(compact_levels(self._epoch, everything))
-            if done is None:
-                break
-            log.info("merged %d runs, %d rows", done.runs, done.rows)
-            store.learn_compaction()
+            if self._stopped.is_set():
+                return
 
     def _keep_house(self) -> None:
         options = self._store.options
@@ -134,9 +143,9 @@ class Housekeeper:
                     since_collection_ms = 0.0
                     self.collect()
             except FencedError as error:
-                log.warning("compactor stops: %s", error)
+                tell_error(log, "compactor_fenced", error, epoch=self._epoch)
                 self._epoch = 0  # another compactor is at work; claim anew when there is something to do
             except OutcomeUnknownError as error:
-                log.warning("compaction to be looked at again: %s", error)
-            except EndiveError:
-                log.exception("housekeeping failed; it is tried again")
+                tell_error(log, "housekeeping_unsure", error)  # the next round looks how it went
+            except EndiveError as error:
+                tell_error(log, "housekeeping_failed", error, logging.ERROR)  # the next round tries again

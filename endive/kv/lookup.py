@@ -6,8 +6,8 @@ through only if there is none.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from endive.errors import MissingObjectError
 from endive.kv.bloom import may_contain
@@ -19,9 +19,8 @@ from endive.kv.tables import TableCache, load_block, load_index, sst_path
 from endive.protocol.requests import Steps
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row as it was found. A value of None: the key was deleted."""
+class Row(NamedTuple):
+    """A row as it was found. A value of None: the key was deleted. One is made for each get: a tuple is cheapest."""
 
     value: bytes | None
     seq: int
@@ -73,8 +72,9 @@ def find_cached(runs: tuple[SortedRun, ...], key: bytes, cache: TableCache) -> R
             if may_contain(index.filter, key):
                 return NOT_CACHED
             continue
-        place = bisect_left(rows.keys, key)
-        if place < len(rows.keys) and rows.keys[place] == key:
+        keys = rows.keys
+        place = bisect_left(keys, key)
+        if place < len(keys) and keys[place] == key:
             return Row(rows.values[place], rows.seqs[place])
     return None
 

@@ -24,7 +24,7 @@ from endive.kv.format import Rows, decode_sst, encode_fence
 from endive.kv.manifest import MANIFESTS
 from endive.kv.model import Checkpoint, StoreManifest
 from endive.kv.wal import WAL, slots_between
-from endive.protocol.fencing import ROLE, contiguous_end, fence
+from endive.protocol.fencing import ROLE, contiguous, fence
 from endive.protocol.requests import GetAll, NewId, Now, Steps, ask
 from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, newest, propose
 
@@ -74,8 +74,13 @@ def _claim(parallel_writes: int) -> Steps[tuple[Numbered[StoreManifest], int]]:
         put_id = yield from ask(NewId())
         base = yield from newest(MANIFESTS)
         before = StoreManifest("") if base is None else base.value
-        end = yield from contiguous_end(WAL, before.wal_id_last_compacted)
+        end, has_vanished = yield from contiguous(WAL, before.wal_id_last_compacted, before.max_parallel_writes)
         number = 1 if base is None else base.number + 1
+        if has_vanished:
+            newer = yield from newest(MANIFESTS, number - 1)
+            if newer is None:
+                raise MissingObjectError(WAL.path_of(end + 1))  # a fence in its place would hide what is behind it
+            continue
         pin = Checkpoint(put_id, number, now_ms // 1000 + PIN_S, "opening")
         try:
             claimed = yield from propose(MANIFESTS, base, before.with_writer(put_id, parallel_writes, pin))

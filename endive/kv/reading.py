@@ -23,7 +23,7 @@ from endive.kv.manifest import MANIFESTS
 from endive.kv.model import Checkpoint, StoreManifest
 from endive.kv.opening import Group, replay
 from endive.kv.wal import WAL
-from endive.protocol.fencing import contiguous_end
+from endive.protocol.fencing import contiguous, contiguous_end
 from endive.protocol.requests import Get, NewId, Now, Steps, ask
 from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, newest, propose, update
 
@@ -45,12 +45,12 @@ def newest_view(known: View | None = None) -> Steps[View]:
     manifest = yield from _require_newest()
     for _ in range(ROUNDS_MAX):
         after = manifest.value.wal_id_last_compacted
-        end = yield from contiguous_end(WAL, after)
+        end, has_vanished = yield from contiguous(WAL, after, manifest.value.max_parallel_writes)
         groups = yield from _groups(after, end, known)
         newer = yield from newer_than(manifest)
-        if newer is None and groups is None:
-            raise MissingObjectError(WAL.path_of(after + 1))
-        if groups is not None and (newer is None or newer.value.wal_id_last_compacted == after):
+        if newer is None and (groups is None or has_vanished):
+            raise MissingObjectError(WAL.path_of(after + 1 if groups is None else end + 1))
+        if groups is not None and not has_vanished and (newer is None or newer.value.wal_id_last_compacted == after):
             return View(newer or manifest, groups, end)
         # Slots have been compacted since the manifest was read, so the listing may lack what was collected.
         manifest = newer or manifest

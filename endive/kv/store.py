@@ -33,6 +33,7 @@ from endive.kv.reading import create_checkpoint
 from endive.kv.view import ReadView, prefix_end, rows_of
 from endive.kv.wal import WAL
 from endive.kv.writing import Batch, WriteQueue
+from endive.logs import tell, tell_error
 from endive.objects.api import ObjectStore
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId
@@ -72,6 +73,7 @@ class Store:
     def __init__(self, objects: ObjectStore, options: StoreOptions = StoreOptions()) -> None:  # noqa: B008 - frozen
         self.options = options
         self.driver = BlockingDriver(objects)
+        self._url = objects.url
         self.cache = BlockCache(options.cache_bytes)
         self._changed = Condition(Lock())
         lease, manifest, queue = self._opened()
@@ -95,7 +97,7 @@ class Store:
             self.options.max_parallel_writes,
             self.options.memtable_bytes,
         )
-        log.info("open: epoch %d, next slot %d, %d groups replayed", lease.epoch, lease.next_slot, len(groups))
+        tell(log, "opened", epoch=lease.epoch, next_slot=lease.next_slot, groups_replayed=len(groups), url=self._url)
         return lease, manifest, queue
 
     # Writing.
@@ -193,9 +195,14 @@ class Store:
             if error is None:
                 self._queue.landed(batch)
             else:
-                log.warning("halted: %s", error)
-                self._queue.halt(error)
+                self._halt(error)
             self._changed.notify_all()
+
+    def _halt(self, error: EndiveError) -> None:
+        """Write nothing more. Holding the lock."""
+        if self._queue.halted is None:
+            tell_error(log, "halted", error, epoch=self.lease.epoch, url=self._url)
+        self._queue.halt(error)
 
     def _flush_now_and_then(self) -> None:
         interval_s = self.options.flush_interval_ms / 1000
@@ -219,7 +226,7 @@ class Store:
         found = find_cached(manifest.value.runs, key, self.cache)
         if found is NOT_CACHED:
             found = self._find(key, manifest)
-        return found.value if isinstance(found, Row) else None
+        return None if found is None else found.value
 
     def _find(self, key: bytes, manifest: Numbered[StoreManifest]) -> Row | None:
         """Look into the levels, with a newer manifest if files of this one are gone."""
@@ -258,7 +265,7 @@ class Store:
                 self._manifest = found
                 self._queue.compacted(found.value.wal_id_last_compacted)
                 if found.value.writer_epoch != self.lease.epoch:
-                    self._queue.halt(FencedError("writer", self.lease.epoch, found.value.writer_epoch))
+                    self._halt(FencedError("writer", self.lease.epoch, found.value.writer_epoch))
                 self._changed.notify_all()
             return self._manifest.number > known
 
@@ -291,7 +298,9 @@ class Store:
     def checkpoint(self, lifetime_s: int, name: str = "") -> Checkpoint:
         """Make everything durable and pin it; `lifetime_s` 0: until it is removed."""
         self.flush()
-        return self.driver.run(create_checkpoint(lifetime_s, name))
+        pin = self.driver.run(create_checkpoint(lifetime_s, name))
+        tell(log, "checkpointed", checkpoint=pin.id, name=name, manifest_id=pin.manifest_id, lifetime_s=lifetime_s)
+        return pin
 
     def compact(self, everything: bool = False) -> None:
         """Bring the WAL into the levels now, and merge levels; `everything`: into one run."""
@@ -331,12 +340,13 @@ class Store:
         finally:
             self._closed = True
             with self._changed:
-                self._queue.halt(StoreClosedError(self.driver.objects.url))
+                self._queue.halt(StoreClosedError(self._url))
                 self._changed.notify_all()
             self._housekeeper.stop()
             self._flusher.join()
             self._writers.shutdown()
             self.driver.close()
+            tell(log, "closed", epoch=self.lease.epoch, url=self._url)
 
     def __enter__(self) -> Self:
         return self
@@ -348,7 +358,7 @@ class Store:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise StoreClosedError(self.driver.objects.url)
+            raise StoreClosedError(self._url)
         if self._queue.halted is not None:
             raise self._queue.halted
 

@@ -1,7 +1,7 @@
-"""Transactional stores for two-phase create: SQLite, PostgreSQL, MySQL and MariaDB, DynamoDB.
+"""Transactional stores for two-phase create: SQLite, PostgreSQL, MySQL and MariaDB; DynamoDB is in `dynamo`.
 
 All they must do is accept one record for each destination. The drivers of the servers are not among Endive's own
-requirements: PostgreSQL needs `psycopg`, MySQL and MariaDB need `pymysql`, DynamoDB a client of `boto3`.
+requirements: PostgreSQL needs `psycopg`, MySQL and MariaDB need `pymysql`, DynamoDB needs `boto3`.
 """
 
 import importlib
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
+from endive.objects.dynamo import open_dynamo
 from endive.protocol.two_phase import TransferRecord
 
 TABLE = "endive_records"
@@ -133,81 +134,8 @@ class SqlRecords:
             self._connections.remove(connection)
 
 
-class DynamoRecords:
-    """Records in a DynamoDB table whose partition key is `destination`, by a client of `boto3`."""
-
-    def __init__(self, client: Any, table: str) -> None:  # noqa: ANN401 - boto3 makes its clients at run time
-        self._client = client
-        self._table = table
-
-    def insert(self, destination: str, source: str) -> bool:
-        item = {"destination": {"S": destination}, "source": {"S": source}, "committed": {"BOOL": False}}
-        try:
-            self._call(
-                destination,
-                True,
-                self._client.put_item,
-                Item=item,
-                ConditionExpression="attribute_not_exists(destination)",
-            )
-        except self._client.exceptions.ConditionalCheckFailedException:
-            return False
-        return True
-
-    def get(self, destination: str) -> TransferRecord | None:
-        key = {"destination": {"S": destination}}
-        answer = self._call(destination, False, self._client.get_item, Key=key, ConsistentRead=True)
-        return _from_item(answer["Item"]) if "Item" in answer else None
-
-    def open_records(self, prefix: str) -> tuple[TransferRecord, ...]:
-        found: list[TransferRecord] = []
-        page: dict[str, Any] = {}
-        while True:
-            answer = self._call(prefix, False, self._client.scan, ConsistentRead=True, **page)
-            found += [_from_item(item) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
-                break
-            page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-        kept = (record for record in found if not record.is_committed and record.destination.startswith(prefix))
-        return tuple(sorted(kept, key=lambda record: record.destination))
-
-    def commit(self, destination: str) -> None:
-        try:
-            self._call(
-                destination,
-                False,
-                self._client.update_item,
-                Key={"destination": {"S": destination}},
-                UpdateExpression="SET committed = :yes",
-                ConditionExpression="attribute_exists(destination)",
-                ExpressionAttributeValues={":yes": {"BOOL": True}},
-            )
-        except self._client.exceptions.ConditionalCheckFailedException:
-            return  # deleted meanwhile
-
-    def delete(self, destination: str) -> None:
-        self._call(destination, False, self._client.delete_item, Key={"destination": {"S": destination}})
-
-    def close(self) -> None:
-        pass  # the client is the caller's
-
-    def _call(self, path: str, is_insert: bool, call: Callable[..., Any], **arguments: Any) -> Any:  # noqa: ANN401
-        try:
-            return call(TableName=self._table, **arguments)
-        except self._client.exceptions.ConditionalCheckFailedException:
-            raise
-        except Exception as error:  # botocore's errors have no common root that can be named without it
-            if is_insert:
-                raise OutcomeUnknownError(path) from error
-            raise StorageUnavailableError(path, f"the record store: {error}") from error
-
-
-def _from_item(item: dict[str, Any]) -> TransferRecord:
-    return TransferRecord(item["destination"]["S"], item["source"]["S"], item["committed"]["BOOL"])
-
-
 def open_records(url: str) -> RecordStore:
-    """Return the record store at `sqlite:///file`, `postgresql://user:password@host/db` or `mysql://…`."""
+    """Return the record store at `sqlite:///file`, `postgresql://user:password@host/db`, `mysql://…`, `dynamodb://table`."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         file = Path(unquote(parts.path))
@@ -225,7 +153,9 @@ def open_records(url: str) -> RecordStore:
             "database": parts.path.strip("/"),
         }
         return SqlRecords(lambda: pymysql.connect(**settings), pymysql)
-    raise ConfigurationError(url, ["not a record store; known: sqlite:///, postgresql://, mysql://"])
+    if parts.scheme == "dynamodb":
+        return open_dynamo(url, _needed("boto3", url))
+    raise ConfigurationError(url, ["not a record store; known: sqlite:///, postgresql://, mysql://, dynamodb://"])
 
 
 def _sqlite(file: Path) -> sqlite3.Connection:

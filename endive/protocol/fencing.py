@@ -50,13 +50,25 @@ class SlotLog:
 
 def contiguous_end(log: SlotLog, after: int) -> Steps[int]:
     """Return the last slot of those that follow `after` without a gap; `after` itself if the next one is open."""
+    end, _ = yield from contiguous(log, after, 0)
+    return end
+
+
+def contiguous(log: SlotLog, after: int, window: int) -> Steps[tuple[int, bool]]:
+    """Return the same, and whether the slot behind it must have been filled, and has vanished.
+
+    With up to `window` writes under way, a slot is filled only if the one `window` before it is. One further behind a
+    gap is proof that the gap was filled: it was collected, and the manifest that said so is not the newest one, or it
+    was lost.
+    """
     listing = yield from ask(List(log.prefix, log.path_of(after)))
+    slots = numbers_in(listing, log.prefix, log.suffix)
     end = after
-    for slot in numbers_in(listing, log.prefix, log.suffix):
+    for slot in slots:
         if slot != end + 1:
             break
         end = slot
-    return end
+    return end, bool(slots) and slots[-1] > end + window
 
 
 def append(log: SlotLog, slot: int, body: bytes, epoch: int) -> Steps[None]:

@@ -123,9 +123,6 @@ def _insert(destination: str, source: str) -> Steps[bool]:
     for _ in range(TRIES_MAX):
         try:
             inserted = yield from ask(InsertRecord(destination, source))
-            if inserted or not was_unsure:
-                return inserted
-            record = yield from ask(GetRecord(destination))
         except OutcomeUnknownError:
             was_unsure = True
             continue
@@ -133,10 +130,21 @@ def _insert(destination: str, source: str) -> Steps[bool]:
             if was_unsure:  # this try did nothing, but an earlier one may have
                 break
             raise
-        if record is None:
-            break  # somebody's record, deleted since: it may have been ours
-        return record.source == source
+        if inserted:
+            return True
+        return (yield from _is_ours(destination, source))
     raise OutcomeUnknownError(destination)
+
+
+def _is_ours(destination: str, source: str) -> Steps[bool]:
+    """Whether the record that stands in the way is our own: some clients repeat an insert without telling."""
+    try:
+        record = yield from ask(GetRecord(destination))
+    except (OutcomeUnknownError, StorageUnavailableError, StorageAccessError) as error:
+        raise OutcomeUnknownError(destination) from error
+    if record is None:
+        raise OutcomeUnknownError(destination)  # somebody's record, deleted since: it may have been ours
+    return record.source == source
 
 
 def _transfer(destination: str, source: str, body: bytes) -> Steps[None]:

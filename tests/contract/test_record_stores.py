@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
-from endive.objects.records import DynamoRecords, RecordStore, open_records
+from endive.objects.dynamo import DynamoRecords
+from endive.objects.records import RecordStore, open_records
 from endive.protocol.two_phase import TransferRecord
 
 
@@ -115,6 +116,15 @@ def test_an_insert_without_an_answer_is_unknown_and_a_read_unavailable() -> None
         records.get("wal/1")
 
 
-def test_a_url_that_names_no_record_store_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="not a record store"):
-        open_records("redis://somewhere")
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("redis://somewhere", "not a record store"),
+        ("dynamodb://", "dynamodb://table"),
+        ("dynamodb://table?zone=1", "dynamodb://table"),
+        ("dynamodb://table?region=us-east-1&endpoint=nowhere", "nowhere"),
+    ],
+)
+def test_a_url_that_names_no_record_store_is_refused(url: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        open_records(url)

@@ -13,6 +13,7 @@ from endive.objects import MemoryStore, TwoPhaseStore
 from endive.objects.records import SqlRecords
 from endive.protocol.requests import Put, Request, Steps
 from endive.protocol.two_phase import (
+    GetRecord,
     InsertRecord,
     TransferRecord,
     create_in_two_phases,
@@ -131,6 +132,33 @@ def test_a_lost_answer_of_the_record_store_is_settled_by_looking(setting: Settin
             request = steps.send(setting.store._answer(request))
 
     assert ended.value.value is True
+
+
+def test_a_client_that_repeats_an_insert_by_itself_does_not_lose_to_itself(setting: Setting) -> None:
+    steps = create_in_two_phases("wal/1", b"body", 7)
+    request = next(steps)
+    while not isinstance(request, InsertRecord):
+        request = steps.send(setting.store._answer(request))
+    setting.store._answer(request)
+    reply: object = False  # what the client was told the second time
+    with pytest.raises(StopIteration) as ended:  # noqa: PT012
+        while True:
+            request = steps.send(reply)
+            reply = setting.store._answer(request)
+
+    assert ended.value.value is True
+    assert setting.store.get("wal/1") == b"body"
+
+
+def test_an_insert_that_met_a_record_which_is_gone_is_unknown(setting: Setting) -> None:
+    steps = create_in_two_phases("wal/1", b"body", 7)
+    request = next(steps)
+    while not isinstance(request, InsertRecord):
+        request = steps.send(setting.store._answer(request))
+    assert isinstance(steps.send(False), GetRecord)
+
+    with pytest.raises(OutcomeUnknownError):
+        steps.send(None)
 
 
 def test_a_copy_that_fails_is_not_acknowledged(setting: Setting) -> None:

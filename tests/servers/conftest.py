@@ -1,7 +1,7 @@
 """Servers for the tests: each is started once for a session, on free ports of the loopback interface.
 
-SeaweedFS comes from PyPI. PostgreSQL, MariaDB and Azurite are used if this machine has them; a test that needs one
-says so when it is skipped.
+SeaweedFS and MiniStack (DynamoDB) come from PyPI. PostgreSQL, MariaDB and Azurite are used if this machine has them; a
+test that needs one says so when it is skipped.
 """
 
 import os
@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 
 START_S = 60
+ANY_KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_REGION": "us-east-1"}
+"""The servers here take whatever keys a client has, but clients want some."""
 
 
 def free_port() -> int:
@@ -37,10 +39,17 @@ def port_for_seaweed() -> int:
 
 
 @contextmanager
-def running(command: list[str], is_ready: Callable[[], bool], log: Path, user: str | None = None) -> Iterator[None]:
+def running(
+    command: list[str],
+    is_ready: Callable[[], bool],
+    log: Path,
+    user: str | None = None,
+    settings: dict[str, str] | None = None,
+) -> Iterator[None]:
     with log.open("wb") as output:
         # SeaweedFS with keys in its environment refuses everybody else, such as the probes below.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        environment |= settings or {}
         process = subprocess.Popen(command, stdout=output, stderr=output, user=user, cwd="/", env=environment)
         try:
             deadline = time.monotonic() + START_S
@@ -104,7 +113,7 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
 
     with running(command, is_ready, directory / "log"):
-        os.environ.update(AWS_ACCESS_KEY_ID="any", AWS_SECRET_ACCESS_KEY="any", AWS_REGION="us-east-1")  # noqa: S106
+        os.environ.update(ANY_KEYS)
         yield endpoint
 
 
@@ -164,6 +173,26 @@ def mariadb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command += [f"--socket={directory}/data/socket", f"--pid-file={directory}/data/pid"]
     with running(command, lambda: listens(port), tmp_path_factory.mktemp("log") / "mariadb", user):
         yield f"mysql://root@127.0.0.1:{port}/test"
+
+
+@pytest.fixture(scope="session")
+def dynamo_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """MiniStack's DynamoDB with an empty table. It decides conditional writes one after the other."""
+    import boto3
+
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    only_here = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "IOT_MTLS_ENABLED": "0", "SFTP_ENABLED": "0"}
+    command = [str(Path(sys.executable).with_name("ministack"))]
+    with running(command, lambda: listens(port), tmp_path_factory.mktemp("log") / "dynamo", settings=only_here):
+        os.environ.update(ANY_KEYS)
+        boto3.client("dynamodb", endpoint_url=endpoint, region_name="us-east-1").create_table(
+            TableName="records",
+            KeySchema=[{"AttributeName": "destination", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "destination", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        yield f"dynamodb://records?region=us-east-1&endpoint={endpoint}"
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from endive.errors import StorageAccessError
+from endive.errors import OutcomeUnknownError, StorageAccessError, StorageUnavailableError
 from endive.kv import Reader, Store, StoreOptions
 from endive.kv.check import check_store
 from endive.objects import MemoryStore, ObjectStore, TwoPhaseStore, open_objects
@@ -111,7 +111,7 @@ def test_killed_processes_lose_nothing(place: tuple[str, str]) -> None:
 # Record stores.
 
 
-@pytest.fixture(params=["postgres_url", "mariadb_url"])
+@pytest.fixture(params=["postgres_url", "mariadb_url", "dynamo_url"])
 def records(request: pytest.FixtureRequest) -> Iterator[RecordStore]:
     opened = open_records(request.getfixturevalue(request.param))
     yield opened
@@ -151,6 +151,23 @@ def test_of_many_inserts_one_wins(records: RecordStore) -> None:
         record = records.get(name)
         assert record is not None
         assert record.source == f"source {won[0]}"
+
+
+def test_a_table_that_is_not_there_is_named(dynamo_url: str) -> None:
+    records = open_records(dynamo_url.replace("records?", "elsewhere?"))
+
+    for ask in (lambda: records.get("wal/1"), lambda: records.insert("wal/1", "source")):
+        with pytest.raises(StorageAccessError, match="wal/1: the record store 'elsewhere'"):
+            ask()
+
+
+def test_a_record_store_that_does_not_answer_leaves_inserts_unknown() -> None:
+    records = open_records("dynamodb://records?region=us-east-1&endpoint=http://127.0.0.1:9")
+
+    with pytest.raises(OutcomeUnknownError):
+        records.insert("wal/1", "source")
+    with pytest.raises(StorageUnavailableError, match="wal/1"):
+        records.get("wal/1")
 
 
 def test_two_phase_create_runs_on_it(records: RecordStore) -> None:
