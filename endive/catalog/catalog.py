@@ -22,7 +22,7 @@ from uuid import UUID
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import DataScan, FileScanTask
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
@@ -32,11 +32,13 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 from endive.catalog import namespaces, refs, tables
 from endive.catalog.commit import TableChange
 from endive.catalog.committer import Committer
+from endive.catalog.files import FileEntry, live_files
 from endive.catalog.keys import CATALOG, escaped, history_key, snapshot_key, table_key
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.names import Identifier, namespace_of, table_of, text_of
 from endive.catalog.namespaces import PropertiesChange
 from endive.catalog.opening import open_store, release_store, url_of
+from endive.catalog.planning import RecordPlanner
 from endive.catalog.records import (
     FORMAT_VERSION,
     CatalogRecord,
@@ -111,7 +113,7 @@ class KVCatalog:
         self._clock = clock
         self._new_id = new_id
         self.files = MetadataFiles(self.properties)
-        self._committer = Committer(store, self.files, clock)
+        self._committer = Committer(store, self.files, clock, new_id)
         self._require_catalog(create)
 
     # The catalog itself.
@@ -345,17 +347,15 @@ class KVCatalog:
 
     def commit_many(self, changes: Sequence[TableChange], commit_id: str | None = None) -> tuple[CommitRecord, ...]:
         """Commit changes of several tables, all or none; one answer for each."""
-        answers, _ = self._committer.commit(changes, commit_id if commit_id is not None else self._new_id())
-        return answers
+        return tuple(one.answer for one in self._committer.commit(changes, commit_id))
 
     def commit_and_load(self, changes: Sequence[TableChange], commit_id: str | None = None) -> list[LoadedTable]:
         """Commit as `commit_many` does, and return the tables as the commit left them, or newer."""
-        answers, known = self._committer.commit(changes, commit_id if commit_id is not None else self._new_id())
         return [
-            LoadedTable(change.identifier, answer.version, metadata, answer.metadata_location)
-            if metadata is not None
+            LoadedTable(change.identifier, one.answer.version, one.whole, one.answer.metadata_location)
+            if one.whole is not None
             else self.load_table(change.identifier)
-            for change, answer, metadata in zip(changes, answers, known, strict=True)
+            for change, one in zip(changes, self._committer.commit(changes, commit_id), strict=True)
         ]
 
     # The past, branches and tags.
@@ -433,7 +433,23 @@ class KVCatalog:
         What `table.scan(row_filter, snapshot_id=…).plan_files()` returns. Where the records do not have all files of
         the snapshot (a registered table before `index_files`), the manifests are read.
         """
-        raise NotImplementedError
+        name = table_of(identifier)
+
+        def look(tx: Transaction) -> Steps[tuple[TableView, int | None, tuple[FileEntry, ...] | None]]:
+            view = yield from tables.load_table(tx, name)
+            target = snapshot_id if snapshot_id is not None else view.record.metadata.current_snapshot_id
+            found = (yield from live_files(tx, view.snapshots, target)) if target is not None else ()
+            return view, target, found
+
+        view, target, found = self.store.read(look)
+        metadata = view.metadata
+        io = self.files.io(metadata.location, metadata.properties)
+        if target is not None:
+            refs.snapshot_by_id(metadata, target)
+        if found is not None:
+            return RecordPlanner(found, metadata, io, row_filter, case_sensitive).plan()
+        scan = DataScan(metadata, io, row_filter, case_sensitive=case_sensitive, snapshot_id=target)
+        return list(scan.plan_files())
 
     def expire_snapshots(
         self, identifier: str | Identifier, older_than_unix_ms: int, keep_last: int = 1
