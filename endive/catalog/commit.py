@@ -33,6 +33,7 @@ from pyiceberg.table.update import (
     AssertCreate,
     AssertRefSnapshotId,
     AssignUUIDUpdate,
+    RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetCurrentSchemaUpdate,
     SetDefaultSortOrderUpdate,
@@ -243,6 +244,18 @@ def check_requirements(change: TableChange, view: TableView | None) -> None:
         raise CommitConflictError(text_of(change.identifier), problem)
 
 
+def _check_removals(change: TableChange, metadata: TableMetadata) -> None:
+    """Refuse to remove a snapshot that somebody has given a branch or tag since; Iceberg would remove that too."""
+    removed = {
+        one for update in change.updates if isinstance(update, RemoveSnapshotsUpdate) for one in update.snapshot_ids
+    }
+    dropped = {update.ref_name for update in change.updates if isinstance(update, RemoveSnapshotRefUpdate)}
+    for name, ref in metadata.refs.items():
+        if ref.snapshot_id in removed and name not in dropped:
+            problem = f"snapshot {ref.snapshot_id} cannot be removed: {ref.snapshot_ref_type} {name} points to it"
+            raise CommitConflictError(text_of(change.identifier), problem)
+
+
 def both_sides(change: TableChange, metadata: TableMetadata, requirement: TableRequirement) -> str:
     """Return who collided with whom, for people."""
     if not isinstance(requirement, AssertRefSnapshotId):
@@ -268,20 +281,31 @@ def stage(
     """
     check_requirements(change, view)
     if view is not None:
+        _check_removals(change, view.record.metadata)
         view = _narrowed(view, change)
     base = view.metadata if view is not None else None
     previous = view.record.metadata_location if view is not None and name_file is not None else ""
     new = applied(change, base, previous, now_ms)
     location = name_file(new) if name_file is not None else ""
     if view is None:
-        return _with_rows(TableRecord(change.identifier, 0, new, location, 0 if location else -1), None, change)
+        return _with_rows(_showing(TableRecord(change.identifier, 0, new, "", -1), location), None, change)
     if new == base:
         return Staged(view.record, view.record.uuid, view.record.version, (), (), new.current_snapshot_id, new)
     version = view.record.version + 1
     record = replace(view.record, version=version, metadata=new)
     if location:
-        record = replace(record, metadata_location=location, metadata_version=version)
+        record = _showing(record, location)
     return _with_rows(record, view, change)
+
+
+def _showing(record: TableRecord, location: str) -> TableRecord:
+    """Return the record of a table whose newest state a metadata file shows."""
+    return replace(
+        record,
+        metadata_location=location,
+        metadata_version=record.version,
+        metadata_unix_ms=record.metadata.last_updated_ms,
+    )
 
 
 def _removes_snapshots(change: TableChange) -> bool:

@@ -13,7 +13,7 @@ their Python types, so that a later promotion of a column's type does not change
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import isfinite
@@ -135,7 +135,7 @@ def encoded_file(uuid: UUID, snapshot_id: int, entry: FileEntry) -> bytes:
 def decoded_file(body: bytes) -> FileEntry:
     """Return the record of a JSON."""
     fields = from_json(body)
-    file = DataFile.from_args(
+    arguments: dict[str, Any] = dict(
         content=DataFileContent(fields["content"]),
         file_path=fields["file_path"],
         file_format=FileFormat(fields["file_format"]),
@@ -149,6 +149,7 @@ def decoded_file(body: bytes) -> FileEntry:
         **{name: _by_field_id(fields.get(name)) for name in COUNTS},
         **{name: _decoded_bounds(fields.get(name)) for name in BOUNDS},
     )
+    file = DataFile.from_args(**arguments)
     file.spec_id = fields["spec_id"]
     return FileEntry(
         fields["status"],
@@ -177,7 +178,8 @@ def _unplain(value: Any) -> Any:  # noqa: ANN401 - any partition value
     if not isinstance(value, dict):
         return value
     ((kind, text),) = value.items()
-    return {"bytes": b64decode, "float": float, "Decimal": Decimal, "UUID": UUID}[kind](text)
+    makers: dict[str, Callable[[str], Any]] = {"bytes": b64decode, "float": float, "Decimal": Decimal, "UUID": UUID}
+    return makers[kind](text)
 
 
 def _counts(counts: Mapping[int, int] | None) -> dict[int, int] | None:

@@ -10,7 +10,7 @@ the one in the list. Two cases need manifests of their own: one that was merged 
 belong to the append), and several snapshots in one commit (PyIceberg has read the first one's list by then, and its
 cache goes by the manifests' paths).
 
-**What is refused.** Anything that is not an append: overwrites and deletes were decided on the files of the state that
+**What is refused.** Tables whose owner wants to hear of every conflict (`commit.retry.num-retries=0`). Anything that is not an append: overwrites and deletes were decided on the files of the state that
 they saw, and their authors must look again. A branch that is gone. Tables of format 3, whose row ids PyIceberg cannot
 assign yet.
 
@@ -23,7 +23,8 @@ from uuid import UUID
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile, clear_manifest_cache
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -35,6 +36,8 @@ from pyiceberg.table.update import (
 
 from endive.catalog.commit import TableChange, failed_requirements
 from endive.catalog.manifests import metadata_path, own_manifests, read_list, unassigned, write_added, write_list
+
+RETRIES = TableProperties.COMMIT_NUM_RETRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def is_append(change: TableChange) -> bool:
 
 def must_rebase(change: TableChange, metadata: TableMetadata) -> bool:
     """Whether a change fits the state once it is rebased, and not before."""
-    if not is_append(change) or metadata.format_version > 2:
+    if not is_append(change) or metadata.format_version > 2 or metadata.properties.get(RETRIES) == "0":
         return False
     failed = failed_requirements(change, metadata)
     if any(not isinstance(requirement, AssertRefSnapshotId) for requirement, _ in failed):
@@ -81,9 +84,13 @@ def _branch(change: TableChange) -> str:
 
 def _sequence_is_taken(change: TableChange, metadata: TableMetadata) -> bool:
     """Whether somebody, on another branch perhaps, has used up the sequence number."""
-    return metadata.format_version > 1 and any(
-        (one.sequence_number or 0) <= metadata.last_sequence_number for one in added_snapshots(change)
-    )
+    last = _last_sequence_number(metadata)
+    return last is not None and any((one.sequence_number or 0) <= last for one in added_snapshots(change))
+
+
+def _last_sequence_number(metadata: TableMetadata) -> int | None:
+    """Return the newest sequence number; None for tables of format 1, which have none."""
+    return None if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number
 
 
 def rebase(
@@ -96,9 +103,9 @@ def rebase(
     written: list[str] = []
     moved: dict[int, Snapshot] = {}
     snapshots = added_snapshots(change)
-    sequence_number = metadata.last_sequence_number if metadata.format_version > 1 else 0
-    for old in snapshots:
-        sequence_number += 1 if metadata.format_version > 1 else 0
+    last = _last_sequence_number(metadata)
+    for number, old in enumerate(snapshots, start=1):
+        sequence_number = last + number if last is not None else 0
         own = own_manifests(read_list(io, old.manifest_list), old.snapshot_id)
         fresh = [
             unassigned(one)
