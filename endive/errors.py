@@ -236,12 +236,11 @@ class ViewExpiredError(EndiveError):
 # The catalog's errors.
 
 
+@dataclass(eq=False)
 class CatalogNotFoundError(EndiveError):
     """There is no catalog at this place. Check the URL, or create one."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.url = url
+    url: str
 
     def __str__(self) -> str:
         return (
@@ -250,67 +249,61 @@ class CatalogNotFoundError(EndiveError):
         )
 
 
+@dataclass(eq=False)
 class NotInCatalogError(EndiveError):
     """The catalog has no table, namespace, snapshot, branch or tag of this name. Check it; nothing was changed."""
 
-    def __init__(self, kind: str, name: str, hint: str = "") -> None:
-        super().__init__(kind, name, hint)
-        self.kind = kind
-        self.name = name
-        self.hint = hint
+    kind: str
+    name: str
+    hint: str = ""
 
     def __str__(self) -> str:
         return f"{self.kind} does not exist: {self.name}" + (f"; {self.hint}" if self.hint else "")
 
 
+@dataclass(eq=False)
 class AlreadyInCatalogError(EndiveError):
     """The name is taken. Choose another, or use what is there; nothing was changed."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(kind, name)
-        self.kind = kind
-        self.name = name
+    kind: str
+    name: str
 
     def __str__(self) -> str:
         return f"{self.kind} already exists: {self.name}"
 
 
+@dataclass(eq=False)
 class NamespaceNotEmptyError(EndiveError):
     """A namespace that holds something cannot be dropped. Drop what it holds first."""
 
-    def __init__(self, namespace: str, tables: int, namespaces: int) -> None:
-        super().__init__(namespace, tables, namespaces)
-        self.namespace = namespace
-        self.tables = tables
-        self.namespaces = namespaces
+    namespace: str
+    tables: int
+    namespaces: int
 
     def __str__(self) -> str:
         return f"Namespace {self.namespace} is not empty: {self.tables} tables, {self.namespaces} namespaces"
 
 
+@dataclass(eq=False)
 class CommitConflictError(EndiveError):
     """Somebody else changed the table first, in a way that does not commute. Load it, decide anew, commit again."""
 
-    def __init__(self, table: str, problem: str) -> None:
-        super().__init__(table, problem)
-        self.table = table
-        self.problem = problem
+    table: str
+    problem: str
 
     def __str__(self) -> str:
         return f"{self.table}: {self.problem}"
 
 
+@dataclass(eq=False)
 class CommitRetriesExhaustedError(CommitConflictError):
     """Every attempt to commit lost its race. Nothing was changed; the message says which limit to raise."""
 
-    def __init__(self, table: str, attempts: int, option: str) -> None:
-        super().__init__(table, f"lost {attempts} races in a row")
-        self.args = (table, attempts, option)
-        self.attempts = attempts
-        self.option = option
+    attempts: int
+    option: str
 
     def __str__(self) -> str:
         return (
-            f"{self.table}: lost {self.attempts} races in a row, the limit of the table property {self.option}; "
-            "raise it, or let fewer writers commit to this table at once"
+            f"{self.table}: {self.problem} {self.attempts} times in a row, the limit of the table property "
+            f"{self.option}; raise it, or let fewer writers commit to this table at once"
         )
