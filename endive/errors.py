@@ -299,16 +299,11 @@ class CommitConflictError(EndiveError):
 class CommitRetriesExhaustedError(CommitConflictError):
     """Every attempt to commit lost its race. Nothing was changed; the message says which limit to raise."""
 
-    problem: str = field(init=False, default="")
     attempts: int
     option: str
 
-    def __post_init__(self) -> None:
-        self.problem = f"lost {self.attempts} races in a row"
-        super().__post_init__()
-
     def __str__(self) -> str:
         return (
-            f"{self.table}: {self.problem}, the limit of the table property {self.option}; "
-            "raise it, or let fewer writers commit to this table at once"
+            f"{self.table}: {self.problem} {self.attempts} times in a row, the limit of the table property "
+            f"{self.option}; raise it, or let fewer writers commit to this table at once"
         )

@@ -139,7 +139,7 @@ class Committer:
                 ]
             loser = answer.identifier
             attempt += 1
-        raise CommitRetriesExhaustedError(text_of(loser), attempts_max, ATTEMPTS)
+        raise CommitRetriesExhaustedError(text_of(loser), "lost its race", attempts_max, ATTEMPTS)
 
     def _commit_once(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
         try:
