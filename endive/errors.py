@@ -128,6 +128,16 @@ class FencedError(EndiveError):
         return f"{self.role} epoch {self.own_epoch} was fenced by epoch {self.found_epoch}"
 
 
+class ExclusiveWriterError(FencedError):
+    """Another process has opened the store for itself alone. Wait until it is done, or open anew to take the store."""
+
+    def __str__(self) -> str:
+        return (
+            f"another process has the store for itself: its writer epoch {self.found_epoch} is not shared "
+            f"({self.role} had epoch {self.own_epoch}); try again when it is done"
+        )
+
+
 class AttemptsExhaustedError(EndiveError):
     """Others won every round of a race. Nothing was changed; try again later."""
 
@@ -196,6 +206,30 @@ class StoreClosedError(EndiveError):
         return f"{self.url}: the store is closed; open it anew"
 
 
+class ReadOnlyError(EndiveError):
+    """A read wanted to write. Use a transaction."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"key {self.key!r}: a read cannot write; use `transact`"
+
+
+class ForkedError(EndiveError):
+    """The store was opened before this process was forked. Open it anew here; threads do not survive a fork."""
+
+    def __init__(self, url: str, opened_pid: int, used_pid: int) -> None:
+        super().__init__(url, opened_pid, used_pid)
+        self.url = url
+        self.opened_pid = opened_pid
+        self.used_pid = used_pid
+
+    def __str__(self) -> str:
+        return f"{self.url}: opened by process {self.opened_pid}, used by {self.used_pid} after a fork; open it anew"
+
+
 class ViewExpiredError(EndiveError):
     """What this view needs has been collected. Start over; make a checkpoint for what takes long."""
 
@@ -205,3 +239,86 @@ class ViewExpiredError(EndiveError):
 
     def __str__(self) -> str:
         return f"{self.path}: collected while a view was using it; start over, with a checkpoint if it takes long"
+
+
+# The catalog's errors.
+
+
+class CatalogNotFoundError(EndiveError):
+    """There is no catalog at this place. Check the URL, or create one."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url}: there is no catalog here; check the URL, or create one with `endive catalog init`, "
+            "KVCatalog.create() or the property endive.create=true"
+        )
+
+
+class NotInCatalogError(EndiveError):
+    """The catalog has no table, namespace, snapshot, branch or tag of this name. Check the name; nothing was changed."""
+
+    def __init__(self, kind: str, name: str, hint: str = "") -> None:
+        super().__init__(kind, name, hint)
+        self.kind = kind
+        self.name = name
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.kind} does not exist: {self.name}" + (f"; {self.hint}" if self.hint else "")
+
+
+class AlreadyInCatalogError(EndiveError):
+    """The name is taken. Choose another, or use what is there; nothing was changed."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(kind, name)
+        self.kind = kind
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.kind} already exists: {self.name}"
+
+
+class NamespaceNotEmptyError(EndiveError):
+    """A namespace that holds something cannot be dropped. Drop what it holds first."""
+
+    def __init__(self, namespace: str, tables: int, namespaces: int) -> None:
+        super().__init__(namespace, tables, namespaces)
+        self.namespace = namespace
+        self.tables = tables
+        self.namespaces = namespaces
+
+    def __str__(self) -> str:
+        return f"Namespace {self.namespace} is not empty: {self.tables} tables, {self.namespaces} namespaces"
+
+
+class CommitConflictError(EndiveError):
+    """Somebody else changed the table first, in a way that does not commute. Load it, decide anew, commit again."""
+
+    def __init__(self, table: str, problem: str) -> None:
+        super().__init__(table, problem)
+        self.table = table
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.problem}"
+
+
+class CommitRetriesExhaustedError(CommitConflictError):
+    """Every attempt to commit lost its race. Nothing was changed; the message says which limit to raise."""
+
+    def __init__(self, table: str, attempts: int, option: str) -> None:
+        super().__init__(table, f"lost {attempts} races in a row")
+        self.args = (table, attempts, option)
+        self.attempts = attempts
+        self.option = option
+
+    def __str__(self) -> str:
+        return (
+            f"{self.table}: lost {self.attempts} races in a row, the limit of the table property {self.option}; "
+            "raise it, or let fewer writers commit to this table at once"
+        )

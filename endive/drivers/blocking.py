@@ -26,6 +26,7 @@ from endive.protocol.requests import (
     Put,
     PutIfAbsent,
     Request,
+    Sleep,
     Steps,
 )
 
@@ -114,6 +115,8 @@ class BlockingDriver:
                 return self._clock()
             case NewId():
                 return self._new_id()
+            case Sleep(ms):
+                return self._sleep(ms / 1000)
             case GetAll(paths):
                 return tuple(self._pool.map(self.answer, map(Get, paths)))
         self.requests.add(type(request).__name__)

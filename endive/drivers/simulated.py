@@ -30,19 +30,13 @@ from endive.protocol.requests import (
     Put,
     PutIfAbsent,
     Request,
+    Sleep,
     Steps,
 )
 from endive.rng import Stream, stream
 
 TIMEOUT_MS = 5_000.0
 EVENTS_MAX = 1_000_000
-
-
-@dataclass(frozen=True)
-class Sleep(Request[None]):
-    """Nothing, for so many milliseconds."""
-
-    ms: float
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
-from endive.drivers.simulated import Faults, Machine, Sleep, World
+from endive.drivers.simulated import Faults, Machine, World
 from endive.errors import EndiveError, FencedError, MissingObjectError, OutcomeUnknownError
 from endive.kv.check import check_store
 from endive.kv.collector import collect_garbage
@@ -21,7 +21,7 @@ from endive.kv.tables import NoCache
 from endive.kv.wal import WAL
 from endive.kv.writing import WriteQueue
 from endive.protocol.fencing import append
-from endive.protocol.requests import NewId, Steps, ask
+from endive.protocol.requests import NewId, Sleep, Steps, ask
 from endive.rng import Stream, stream
 from tests.simulation.history import NOTHING, History, Operation
 

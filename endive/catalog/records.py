@@ -1,0 +1,238 @@
+"""What the catalog keeps: records, and their JSON.
+
+The records are the truth about a table; `metadata.json` is written from them. A table's record holds all of Iceberg's
+table metadata but its snapshots and its history, which grow with every commit and have rows of their own: a commit
+writes the table's record, its snapshot, a line of history and its files, however long the table has lived.
+
+Names follow the catalog's specification (`table_uuid`, `current_snapshot_id`, …); what Iceberg needs beyond it is in
+`iceberg`, under Iceberg's own names. Decoding is cached: values are immutable, and so are the models made of them.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from pydantic_core import from_json, to_json
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+
+from endive.catalog.names import Identifier
+
+FORMAT_VERSION = 1
+"""Of the records; raised when an older Endive could not read them."""
+
+TABLE_FIELDS = {
+    "table_uuid": "table-uuid",
+    "format_version": "format-version",
+    "location": "location",
+    "current_snapshot_id": "current-snapshot-id",
+    "last_updated_time": "last-updated-ms",
+    "properties": "properties",
+    "partition_specs": "partition-specs",
+}
+"""The specification's fields of a table, and Iceberg's names of the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRecord:
+    """The catalog itself: that there is one."""
+
+    format_version: int
+    created_unix_ms: int
+
+    def encoded(self) -> bytes:
+        """Return the JSON."""
+        return to_json({"format_version": self.format_version, "created_unix_ms": self.created_unix_ms})
+
+    @staticmethod
+    def decoded(body: bytes) -> "CatalogRecord":
+        """Return the record of a JSON."""
+        fields = from_json(body)
+        return CatalogRecord(fields["format_version"], fields["created_unix_ms"])
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRecord:
+    """A namespace."""
+
+    namespace: Identifier
+    properties: dict[str, str]
+    creation_id: str
+    """Drawn by who created it, who recognises it by that when the answer got lost."""
+
+    def encoded(self) -> bytes:
+        """Return the JSON."""
+        return to_json(
+            {"namespace": self.namespace, "properties": self.properties, "creation_id": self.creation_id},
+        )
+
+    @staticmethod
+    def decoded(body: bytes) -> "NamespaceRecord":
+        """Return the record of a JSON."""
+        fields = from_json(body)
+        return NamespaceRecord(tuple(fields["namespace"]), fields["properties"], fields["creation_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """A table, without its snapshots and its history."""
+
+    identifier: Identifier
+    version: int
+    """Grows by one with every change of the metadata: what a commit compares."""
+    metadata: TableMetadata
+    """Iceberg's table metadata; `snapshots` and `snapshot_log` are empty here."""
+    metadata_location: str
+    """A metadata file that is there, and shows version `metadata_version`; empty if none was written yet."""
+    metadata_version: int
+    snapshots_made: int = 0
+    """How many there ever were: the next one's ordinal."""
+    history_length: int = 0
+    """The next line's number."""
+
+    @property
+    def uuid(self) -> UUID:
+        """What the table's other rows go by."""
+        return self.metadata.table_uuid
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the metadata file is behind the records."""
+        return self.metadata_version != self.version
+
+    def encoded(self) -> bytes:
+        """Return the JSON."""
+        iceberg = self.metadata.model_dump(mode="json")
+        for name in ("snapshots", "snapshot-log"):
+            iceberg.pop(name, None)
+        schema = {name: iceberg.pop(name) for name in ("current-schema-id", "schemas")}
+        fields = {ours: iceberg.pop(theirs, None) for ours, theirs in TABLE_FIELDS.items()}
+        return to_json(
+            {
+                "namespace": self.identifier[:-1],
+                "table_name": self.identifier[-1],
+                **fields,
+                "schema": schema,
+                "iceberg": iceberg,
+                "version": self.version,
+                "metadata_location": self.metadata_location,
+                "metadata_version": self.metadata_version,
+                "snapshots_made": self.snapshots_made,
+                "history_length": self.history_length,
+            }
+        )
+
+    @staticmethod
+    def decoded(body: bytes) -> "TableRecord":
+        """Return the record of a JSON."""
+        return _table(body)
+
+
+@lru_cache(maxsize=4096)
+def _table(body: bytes) -> TableRecord:
+    fields = from_json(body)
+    iceberg: dict[str, Any] = fields["iceberg"] | fields["schema"]
+    iceberg |= {theirs: fields[ours] for ours, theirs in TABLE_FIELDS.items() if fields[ours] is not None}
+    return TableRecord(
+        identifier=(*fields["namespace"], fields["table_name"]),
+        version=fields["version"],
+        metadata=TableMetadataUtil.parse_obj(iceberg),
+        metadata_location=fields["metadata_location"],
+        metadata_version=fields["metadata_version"],
+        snapshots_made=fields["snapshots_made"],
+        history_length=fields["history_length"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A snapshot of a table."""
+
+    table_uuid: UUID
+    ordinal: int
+    """Its place among the table's snapshots."""
+    snapshot: Snapshot
+    files: str
+    """What `__files` holds of it: `changes` since its parent, `all` its files, or `none`: read its manifests."""
+
+    def encoded(self) -> bytes:
+        """Return the JSON."""
+        one = self.snapshot
+        return to_json(
+            {
+                "table_uuid": self.table_uuid,
+                "snapshot_id": one.snapshot_id,
+                "parent_snapshot_id": one.parent_snapshot_id,
+                "timestamp_ms": one.timestamp_ms,
+                "operation": one.summary.operation.value if one.summary is not None else None,
+                "manifest_list": one.manifest_list,
+                "summary": one.summary.additional_properties if one.summary is not None else None,
+                "sequence_number": one.sequence_number,
+                "schema_id": one.schema_id,
+                "first_row_id": one.first_row_id,
+                "added_rows": one.added_rows,
+                "ordinal": self.ordinal,
+                "files": self.files,
+            }
+        )
+
+    @staticmethod
+    def decoded(body: bytes) -> "SnapshotRecord":
+        """Return the record of a JSON."""
+        return _snapshot(body)
+
+
+@lru_cache(maxsize=65536)
+def _snapshot(body: bytes) -> SnapshotRecord:
+    fields = from_json(body)
+    operation, summary = fields["operation"], fields["summary"]
+    snapshot = Snapshot(
+        snapshot_id=fields["snapshot_id"],
+        parent_snapshot_id=fields["parent_snapshot_id"],
+        sequence_number=fields["sequence_number"],
+        timestamp_ms=fields["timestamp_ms"],
+        manifest_list=fields["manifest_list"],
+        summary={"operation": operation, **summary} if operation is not None else None,
+        schema_id=fields["schema_id"],
+        first_row_id=fields["first_row_id"],
+        added_rows=fields["added_rows"],
+    )
+    return SnapshotRecord(UUID(fields["table_uuid"]), fields["ordinal"], snapshot, fields["files"])
+
+
+def encoded_history(entry: SnapshotLogEntry) -> bytes:
+    """Return the JSON of a line of history."""
+    return to_json({"snapshot_id": entry.snapshot_id, "timestamp_ms": entry.timestamp_ms})
+
+
+@lru_cache(maxsize=65536)
+def decoded_history(body: bytes) -> SnapshotLogEntry:
+    """Return the line of history of a JSON."""
+    return SnapshotLogEntry(**from_json(body))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """What a commit answered."""
+
+    commit_id: str
+    version: int
+    snapshot_id: int | None
+    metadata_location: str
+
+    def encoded(self) -> bytes:
+        """Return the JSON."""
+        return to_json(
+            {
+                "commit_id": self.commit_id,
+                "version": self.version,
+                "snapshot_id": self.snapshot_id,
+                "metadata_location": self.metadata_location,
+            }
+        )
+
+    @staticmethod
+    def decoded(body: bytes) -> "CommitRecord":
+        """Return the record of a JSON."""
+        return CommitRecord(**from_json(body))
