@@ -23,19 +23,19 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql.datasource import WriterCommitMessage
 
-from endive.errors import AttemptsExhaustedError, ConfigurationError, OutcomeUnknownError
-from endive.pipeline.tables.options import Place, WriteOptions
+from endive.catalog.pyiceberg import COMMIT_ID
+from endive.errors import AttemptsExhaustedError, OutcomeUnknownError
+from endive.pipeline.tables.options import Place, WriteOptions, open_catalog
 from endive.pipeline.tables.replacing import stage
 from endive.pipeline.tables.writing import delete_files
-
-COMMIT_ID = "endive.commit-id"
-"""In a snapshot's summary: what it committed. A repeat is recognised by it."""
 
 WRITE_ID = "endive.write-id"
 """In a snapshot's summary: which run of a job wrote its files. Tells a commit of one's own from an earlier one."""
@@ -74,27 +74,17 @@ def commit(place: Place, options: WriteOptions, messages: Sequence[Written], com
     """Make the files of `messages` visible, all at once and once only."""
     if not messages:
         return
-    files, write_id = files_of(messages), messages[0].write_id
-    table = None
-    try:
-        for attempt in range(ATTEMPTS_MAX):
-            table = _open(place, messages[0], table)
-            if earlier := found(table, commit_id):
-                _drop_if_another(table, earlier, files, write_id)
-                return
-            summary = {COMMIT_ID: commit_id, WRITE_ID: write_id}
-            transaction = stage(table, options, files, messages[0].spec_id, summary)
-            if transaction is None or _swap(transaction, place, commit_id):
-                return
-            time.sleep(random.uniform(0.5, 1.0) * min(0.05 * 2**attempt, WAIT_MAX_S))
-        raise AttemptsExhaustedError(f"{place}: commit {commit_id}", ATTEMPTS_MAX)
-    except OutcomeUnknownError:
-        raise
-    except Exception:
-        # Nothing was committed: the error came before an attempt, or is the catalog's word that there was none.
-        if table is not None:
-            delete_files(table.io, (file.file_path for file in files))
-        raise
+    with open_catalog(place.properties) as catalog:
+        files = files_of(messages)
+        job = _Commit(catalog, place, options, files, messages[0], commit_id)
+        try:
+            job.run()
+        except OutcomeUnknownError:
+            raise
+        except Exception:
+            # Nothing was committed: the error came before an attempt, or is the catalog's word that there was none.
+            job.drop_files()
+            raise
 
 
 def abandon(place: Place, messages: Sequence[Written | None]) -> None:
@@ -103,7 +93,78 @@ def abandon(place: Place, messages: Sequence[Written | None]) -> None:
         return
     paths = [file.file_path for message in messages if message for file in message.files]
     if paths:
-        delete_files(place.open().io, paths)
+        with place.table() as table:
+            delete_files(table.io, paths)
+
+
+@dataclass
+class _Commit:
+    """One commit, attempt by attempt."""
+
+    catalog: Catalog
+    place: Place
+    options: WriteOptions
+    files: Sequence[DataFile]
+    written: Written
+    commit_id: str
+    io: FileIO | None = None
+
+    def run(self) -> None:
+        """Try until it is committed, by this run or by an earlier one, or cannot be."""
+        for attempt in range(ATTEMPTS_MAX):
+            table = self._load()
+            if not found(table, self.commit_id):
+                summary = {COMMIT_ID: self.commit_id, WRITE_ID: self.written.write_id}
+                transaction = stage(table, self.options, self.files, self.written.spec_id, summary)
+                if transaction is None:
+                    return
+                if not self._swap(transaction):
+                    time.sleep(random.uniform(0.5, 1.0) * min(0.05 * 2**attempt, WAIT_MAX_S))
+                    continue
+                table = self._load()
+            self._drop_if_another(found(table, self.commit_id))
+            return
+        raise AttemptsExhaustedError(f"{self.place}: commit {self.commit_id}", ATTEMPTS_MAX)
+
+    def drop_files(self) -> None:
+        """Delete this run's files, which no snapshot names."""
+        if self.io is not None:
+            delete_files(self.io, (file.file_path for file in self.files))
+
+    def _load(self) -> Table:
+        table = self.catalog.load_table(self.place.identifier)
+        self.io = table.io
+        if str(table.metadata.table_uuid) != self.written.table_uuid:
+            raise NoSuchTableError(f"{self.place} was dropped and created anew while it was written to; start again")
+        return table
+
+    def _swap(self, transaction: Transaction) -> bool:
+        """Commit; return whether this attempt won. `OutcomeUnknownError`: nobody can say."""
+        try:
+            transaction.commit_transaction()
+        except CommitFailedException:
+            return False
+        except (ValidationException, NoSuchTableError):
+            raise
+        except Exception as error:
+            for look in range(LOOKS):
+                time.sleep(0.1 * 2**look)
+                if self._is_there():
+                    return True
+            raise OutcomeUnknownError(f"{self.place}: commit {self.commit_id}") from error
+        return True
+
+    def _is_there(self) -> bool:
+        try:
+            return found(self.catalog.load_table(self.place.identifier), self.commit_id) is not None
+        except Exception:  # noqa: BLE001 - the catalog does not answer, whatever it says; it is asked again
+            return False
+
+    def _drop_if_another(self, committed: Snapshot | None) -> None:
+        """Delete the files of a repeat: the snapshot that has the commit's id was written by another run."""
+        properties = committed.summary.additional_properties if committed and committed.summary else None
+        if properties is not None and properties.get(WRITE_ID) != self.written.write_id:
+            self.drop_files()
 
 
 def found(table: Table, commit_id: str) -> Snapshot | None:
@@ -112,43 +173,3 @@ def found(table: Table, commit_id: str) -> Snapshot | None:
         if snapshot.summary is not None and snapshot.summary.additional_properties.get(COMMIT_ID) == commit_id:
             return snapshot
     return None
-
-
-def _open(place: Place, written: Written, known: Table | None) -> Table:
-    table = known.refresh() if known is not None else place.open()
-    if str(table.metadata.table_uuid) != written.table_uuid:
-        raise NoSuchTableError(f"{place} was dropped and created again while it was written to; start the job again")
-    if written.spec_id not in table.specs():
-        raise ConfigurationError(str(place), [f"partition spec {written.spec_id} is gone; start the job again"])
-    return table
-
-
-def _drop_if_another(table: Table, earlier: Snapshot, files: Iterable[DataFile], write_id: str) -> None:
-    """Delete the files of a repeat; those of the commit that was found are its own if the write ids are the same."""
-    properties = earlier.summary.additional_properties if earlier.summary else {}
-    if properties.get(WRITE_ID) != write_id:
-        delete_files(table.io, (file.file_path for file in files))
-
-
-def _swap(transaction: Transaction, place: Place, commit_id: str) -> bool:
-    """Commit; return whether this attempt won. `OutcomeUnknownError`: nobody can say."""
-    try:
-        transaction.commit_transaction()
-    except CommitFailedException:
-        return False
-    except (ValidationException, NoSuchTableError):
-        raise
-    except Exception as error:
-        for look in range(LOOKS):
-            time.sleep(0.1 * 2**look)
-            if _is_there(place, commit_id):
-                return True
-        raise OutcomeUnknownError(f"{place}: commit {commit_id}") from error
-    return True
-
-
-def _is_there(place: Place, commit_id: str) -> bool:
-    try:
-        return found(place.open(), commit_id) is not None
-    except Exception:  # noqa: BLE001 - the catalog does not answer, whatever it says; it is asked again
-        return False

@@ -5,34 +5,44 @@ keep. That is where the two differ: to Spark, NaN is larger than every number an
 and to Arrow it is neither.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from functools import reduce
 from math import isnan
 from typing import Any
 
-from pyiceberg import expressions
+from pyiceberg import expressions as e
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 from pyspark.sql import datasource as spark
 
-e: Any = expressions
-"""By position, as PyIceberg means its constructors; mypy takes them for those of pydantic's models."""
+Make = Callable[..., BooleanExpression]
 
-INVERSE: dict[type[spark.Filter], type[spark.Filter]] = {
-    spark.GreaterThan: spark.LessThanOrEqual,
-    spark.GreaterThanOrEqual: spark.LessThan,
-    spark.LessThan: spark.GreaterThanOrEqual,
-    spark.LessThanOrEqual: spark.GreaterThan,
+MEANING: dict[type[spark.Filter], tuple[Make, Make]] = {
+    spark.EqualTo: (e.EqualTo, e.NotEqualTo),
+    spark.EqualNullSafe: (e.EqualTo, e.NotEqualTo),
+    spark.GreaterThan: (e.GreaterThan, e.LessThanOrEqual),
+    spark.GreaterThanOrEqual: (e.GreaterThanOrEqual, e.LessThan),
+    spark.LessThan: (e.LessThan, e.GreaterThanOrEqual),
+    spark.LessThanOrEqual: (e.LessThanOrEqual, e.GreaterThan),
+    spark.In: (e.In, e.NotIn),
+    spark.IsNull: (e.IsNull, e.NotNull),
+    spark.IsNotNull: (e.NotNull, e.IsNull),
+    spark.StringStartsWith: (e.StartsWith, e.NotStartsWith),
 }
+"""What each filter is in PyIceberg's words, and what its negation is."""
+
+IS_NULL: Make = e.IsNull
+IS_NAN: Make = e.IsNaN
 
 
 def pushed(filters: Sequence[spark.Filter], schema: Schema) -> BooleanExpression:
     """Return the part of `filters`, all of which must hold, that a table with this schema can apply."""
     expressions = [one for one in (_expression(each, schema) for each in filters) if one is not None]
-    return reduce(e.And, expressions, e.AlwaysTrue())
+    everything: BooleanExpression = e.AlwaysTrue()
+    return reduce(e.And, expressions, everything)
 
 
 def _expression(one: spark.Filter, schema: Schema) -> BooleanExpression | None:
@@ -40,7 +50,7 @@ def _expression(one: spark.Filter, schema: Schema) -> BooleanExpression | None:
     negated = isinstance(one, spark.Not)
     inner = one.child if isinstance(one, spark.Not) else one
     path: tuple[str, ...] = getattr(inner, "attribute", ())
-    if len(path) != 1:  # within a struct: Arrow and Spark disagree on nulls there
+    if len(path) != 1 or type(inner) not in MEANING:  # within a struct, Arrow and Spark disagree on nulls
         return None
     field = next((field for field in schema.fields if field.name == path[0]), None)
     if field is None or not isinstance(field.field_type, PrimitiveType):
@@ -55,47 +65,19 @@ def _expression(one: spark.Filter, schema: Schema) -> BooleanExpression | None:
 
 
 def _of_column(one: spark.Filter, negated: bool, name: str, floating: bool) -> BooleanExpression | None:
-    if negated and type(one) in INVERSE:
-        return _comparison(INVERSE[type(one)]((name,), one.value), False, name, floating)  # type: ignore[call-arg,attr-defined]
-    match one:
-        case spark.IsNull() | spark.EqualNullSafe(value=None):
-            return e.NotNull(name) if negated else e.IsNull(name)
-        case spark.IsNotNull():
-            return e.IsNull(name) if negated else e.NotNull(name)
-        case spark.In():
-            return _in(one, negated, name)
-        case spark.StringStartsWith():
-            return e.NotStartsWith(name, one.value) if negated else e.StartsWith(name, one.value)
-    return _comparison(one, negated, name, floating)
-
-
-def _comparison(one: spark.Filter, negated: bool, name: str, floating: bool) -> BooleanExpression | None:
-    value = _literal(getattr(one, "value", None))
-    if value is None or _is_nan(value):
+    if isinstance(one, spark.EqualNullSafe) and one.value is None:
+        one = spark.IsNull(one.attribute)
+    make = MEANING[type(one)][negated]
+    if isinstance(one, spark.IsNull | spark.IsNotNull):
+        return make(name)
+    value = getattr(one, "value", None)
+    several = isinstance(one, spark.In)
+    if any(each is None or _is_nan(each) for each in (value if several and value else [value])):
         return None
-    equal, other = e.EqualTo(name, value), e.NotEqualTo(name, value)
-    more: BooleanExpression | None = None
-    match one:
-        case spark.EqualTo():
-            return other if negated else equal
-        case spark.EqualNullSafe():
-            return e.Or(other, e.IsNull(name)) if negated else equal
-        case spark.LessThan():
-            return e.LessThan(name, value)
-        case spark.LessThanOrEqual():
-            return e.LessThanOrEqual(name, value)
-        case spark.GreaterThan():
-            more = e.GreaterThan(name, value)
-        case spark.GreaterThanOrEqual():
-            more = e.GreaterThanOrEqual(name, value)
-    return e.Or(more, e.IsNaN(name)) if more is not None and floating else more
-
-
-def _in(one: spark.In, negated: bool, name: str) -> BooleanExpression | None:
-    if any(value is None or _is_nan(value) for value in one.value):
-        return None
-    values = [_literal(value) for value in one.value]
-    return e.NotIn(name, values) if negated else e.In(name, values)
+    expression = make(name, [_literal(each) for each in value or ()] if several else _literal(value))
+    if floating and make in (e.GreaterThan, e.GreaterThanOrEqual):
+        return e.Or(expression, IS_NAN(name))
+    return e.Or(expression, IS_NULL(name)) if isinstance(one, spark.EqualNullSafe) and negated else expression
 
 
 def _is_nan(value: object) -> bool:

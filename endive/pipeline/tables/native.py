@@ -39,7 +39,8 @@ def read_native(
     Object stores need Spark's own connector for them, which is not part of PySpark.
     """
     place = place_of({"catalog": catalog_url, "path": table})
-    view = view_of(place.open(), ReadOptions(snapshot_id=snapshot_id))
+    with place.table() as opened:
+        view = view_of(opened, ReadOptions(snapshot_id=snapshot_id))
     tasks = planned(view, AlwaysTrue() if filter is None else parse(filter))
     faults = list(dict.fromkeys(_obstacles(view, tasks)))
     if faults:

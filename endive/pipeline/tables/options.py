@@ -5,7 +5,8 @@ pass over it in silence, and a misspelt `snapshot-id` would read another table t
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -20,6 +21,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from endive.errors import ConfigurationError
 
 CATALOG = "endive.catalog.pyiceberg.EndiveCatalog"
+ONLY_WHAT_IS_THERE = {"endive.create": "false"}
 
 PREFIX = "catalog."
 """Options that begin so are properties of the catalog: `catalog.warehouse`, `catalog.s3.endpoint`."""
@@ -45,9 +47,11 @@ class Place:
     def __str__(self) -> str:
         return ".".join(self.identifier)
 
-    def open(self) -> Table:
-        """Load the table as it is now. The process that plans does so, and the one that commits; no task does."""
-        return open_catalog(self.properties).load_table(self.identifier)
+    @contextmanager
+    def table(self) -> Iterator[Table]:
+        """Give the table as it is now. The process that plans asks for it, and the one that commits; no task does."""
+        with open_catalog(self.properties) as catalog:
+            yield catalog.load_table(self.identifier)
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,10 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
 
     `name` is what it is called; PyIceberg's SQL catalogs keep tables apart by it.
     """
-    own = {} if {"type", "py-catalog-impl"} & set(properties) else {"py-catalog-impl": CATALOG}
+    # A misspelt URL should be told, not become a new catalog.
+    own = {} if {"type", "py-catalog-impl"} & set(properties) else {"py-catalog-impl": CATALOG, **ONLY_WHAT_IS_THERE}
     given = {key: value for key, value in properties.items() if key != "name"}
-    return load_catalog(properties.get("name", "endive"), **own, **given)
+    return load_catalog(properties.get("name", "endive"), **{**own, **given})
 
 
 def place_of(options: Mapping[str, str]) -> Place:

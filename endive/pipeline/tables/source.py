@@ -59,7 +59,8 @@ class EndiveSource(DataSource):
         from endive.pipeline.tables.views import view_of  # noqa: PLC0415
 
         place, options = place_of(self.options), read_options(self.options)
-        return view_of(place.open(), options)
+        with place.table() as table:
+            return view_of(table, options)
 
     def reader(self, schema: StructType) -> "EndiveReader":
         """Return a reader of these columns."""

@@ -15,6 +15,7 @@ commit needs is in the tasks' messages.
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import FileScanTask, IncrementalAppendScan, Table
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -28,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from endive.errors import ConfigurationError
 from endive.pipeline.tables.committing import Written, abandon, commit
-from endive.pipeline.tables.options import Place, ReadOptions, WriteOptions
+from endive.pipeline.tables.options import Place, ReadOptions, WriteOptions, open_catalog
 from endive.pipeline.tables.scanning import Files, partitions, planned, shape_of
 from endive.pipeline.tables.views import View
 from endive.pipeline.tables.writer import job_of, written
@@ -49,6 +50,22 @@ class SnapshotReader(DataSourceStreamReader):
         self._place = place
         self._options = options
         self._struct = struct
+        self._catalog: Catalog | None = None
+
+    def _table(self) -> Table:
+        """Return the table as it is now. The catalog stays open between the batches."""
+        if self._catalog is None:
+            self._catalog = open_catalog(self._place.properties)
+        return self._catalog.load_table(self._place.identifier)
+
+    def stop(self) -> None:
+        catalog, self._catalog = self._catalog, None
+        if catalog is not None:
+            catalog.close()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out the catalog: tasks get the reader too."""
+        return {**self.__dict__, "_catalog": None}
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         start = self._options.stream_from
@@ -57,14 +74,14 @@ class SnapshotReader(DataSourceStreamReader):
         return self.latestOffset() if start == "now" else {"snapshot": int(start)}
 
     def latestOffset(self) -> Offset:  # noqa: N802
-        head = self._head(self._place.open())
+        head = self._head(self._table())
         return {"snapshot": head.snapshot_id if head else NOTHING}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the files that were added after `start`, up to `end`."""
         if start == end:
             return []
-        table = self._place.open()
+        table = self._table()
         view = View(str(self._place), table.metadata, end["snapshot"], table.io)
         shape = shape_of(view, self._struct, AlwaysTrue())
         tasks = (
@@ -121,7 +138,7 @@ class BatchWriter(DataSourceStreamArrowWriter):
             raise ConfigurationError(str(place), [fault])
         self._place = place
         self._options = options
-        self._job = job_of(place.open(), options, struct)
+        self._job = job_of(place, options, struct)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return written(self._job, iterator)

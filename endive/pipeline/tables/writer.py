@@ -26,7 +26,7 @@ class EndiveWriter(DataSourceArrowWriter):
     def __init__(self, place: Place, options: WriteOptions, struct: StructType) -> None:
         self._place = place
         self._options = options
-        self._job = job_of(place.open(), options, struct)
+        self._job = job_of(place, options, struct)
         self._commit_id = options.commit_id or self._job.write_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -39,18 +39,23 @@ class EndiveWriter(DataSourceArrowWriter):
         abandon(self._place, [one if isinstance(one, Written) else None for one in messages])
 
 
-def job_of(table: Table, options: WriteOptions, struct: StructType) -> WriteJob:
+def job_of(place: Place, options: WriteOptions, struct: StructType) -> WriteJob:
     """Check that the frame fits the table, and return what its tasks need. Every fault at once."""
-    name = ".".join(table.name())
+    with place.table() as table:
+        faults = _faults(table, options, struct)
+        if faults:
+            raise ConfigurationError(str(place), faults)
+        return WriteJob(without_history(table.metadata), table.io, struct, secrets.token_hex(8))
+
+
+def _faults(table: Table, options: WriteOptions, struct: StructType) -> list[str]:
     faults = misfits(table.schema(), struct)
     form = table.properties.get(TableProperties.WRITE_FILE_FORMAT, TableProperties.WRITE_FILE_FORMAT_DEFAULT)
     if form.lower() != "parquet":
         faults.append(f"the table's files are {form}; only Parquet can be written")
     if options.mode == "dynamic" and table.spec().is_unpartitioned():
         faults.append("overwrite-mode=dynamic replaces partitions, and the table has none")
-    if faults:
-        raise ConfigurationError(name, faults)
-    return WriteJob(without_history(table.metadata), table.io, struct, secrets.token_hex(8))
+    return faults
 
 
 def written(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Written:
