@@ -259,7 +259,7 @@ class CatalogNotFoundError(EndiveError):
 
 
 class NotInCatalogError(EndiveError):
-    """The catalog has no table, namespace, snapshot, branch or tag of this name. Check the name; nothing was changed."""
+    """The catalog has no table, namespace, snapshot, branch or tag of this name. Check it; nothing was changed."""
 
     def __init__(self, kind: str, name: str, hint: str = "") -> None:
         super().__init__(kind, name, hint)

@@ -13,6 +13,7 @@ that changed; `metadata_location` goes on naming the last file that was written.
 fails too, `OutcomeUnknownError` goes to the caller, and nothing is deleted.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -22,21 +23,24 @@ from uuid import UUID
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import DataScan, FileScanTask
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableRequirement, TableUpdate
 
-from endive.catalog import namespaces, refs, tables
+from endive.catalog import namespaces, refs, tables, upkeep
 from endive.catalog.commit import TableChange
-from endive.catalog.committer import Committer
-from endive.catalog.keys import CATALOG, escaped, history_key, snapshot_key, table_key
+from endive.catalog.committer import Committed, Committer
+from endive.catalog.files import FileEntry, live_files
+from endive.catalog.keys import CATALOG, history_key, snapshot_key, table_key
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.names import Identifier, namespace_of, table_of, text_of
 from endive.catalog.namespaces import PropertiesChange
 from endive.catalog.opening import open_store, release_store, url_of
+from endive.catalog.planning import RecordPlanner
+from endive.catalog.publisher import Publisher
 from endive.catalog.records import (
     FORMAT_VERSION,
     CatalogRecord,
@@ -46,20 +50,13 @@ from endive.catalog.records import (
     encoded_history,
 )
 from endive.catalog.tables import TableView
+from endive.catalog.upkeep import ExpiredSnapshots
 from endive.catalog.works import Transaction, TransactionalStore, Work
 from endive.drivers.blocking import random_id, unix_ms
 from endive.errors import CatalogNotFoundError, ConfigurationError, NotInCatalogError, OutcomeUnknownError
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class ExpiredSnapshots:
-    """What `expire_snapshots` removed."""
-
-    snapshot_ids: tuple[int, ...]
-    deleted_files: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,8 @@ class KVCatalog:
         self._clock = clock
         self._new_id = new_id
         self.files = MetadataFiles(self.properties)
-        self._committer = Committer(store, self.files, clock)
+        self._committer = Committer(store, self.files, clock, new_id)
+        self._publisher = Publisher(store, self.files)
         self._require_catalog(create)
 
     # The catalog itself.
@@ -169,6 +167,7 @@ class KVCatalog:
 
     def close(self) -> None:
         """Write what is to be written in the background, and let go of the store."""
+        self._publisher.close()
         release, self._release = self._release, lambda: None
         release()
 
@@ -245,7 +244,7 @@ class KVCatalog:
     def _create(self, name: Identifier, metadata: TableMetadata) -> LoadedTable:
         location = self.files.new_location(metadata, "")
         self.files.write(metadata, location)
-        self._install_new(TableRecord(name, 0, metadata, location, 0), metadata)
+        self._install_new(TableRecord(name, 0, metadata, location, 0, metadata.last_updated_ms), metadata)
         return LoadedTable(name, 0, metadata, location)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str) -> LoadedTable:
@@ -256,7 +255,7 @@ class KVCatalog:
         """
         name = table_of(identifier)
         metadata = self.files.read(metadata_location)
-        record = TableRecord(name, 0, metadata, metadata_location, 0)
+        record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
         self._install_new(record, metadata)
         return LoadedTable(name, 0, metadata, metadata_location)
 
@@ -281,7 +280,10 @@ class KVCatalog:
     def load_table(self, identifier: str | Identifier) -> LoadedTable:
         """Return a table as it is now."""
         name = table_of(identifier)
-        return _loaded(self.store.read(lambda tx: tables.load_table(tx, name)))
+        view = self.store.read(lambda tx: tables.load_table(tx, name))
+        if view.record.is_dirty:
+            self._publisher.remind(name)
+        return _loaded(view)
 
     def table_exists(self, identifier: str | Identifier) -> bool:
         """Whether there is such a table."""
@@ -307,12 +309,11 @@ class KVCatalog:
     def drop_table(self, identifier: str | Identifier, purge: bool = False) -> None:
         """Remove a table from the catalog; with `purge`, then delete its files too."""
         name = table_of(identifier)
+        if purge:
+            upkeep.require_collectable(name, self.load_table(name).metadata)
         view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, None)))
         if purge and view is not None:
-            self._purge(_loaded(view))
-
-    def _purge(self, table: LoadedTable) -> None:
-        raise NotImplementedError
+            upkeep.purge(self, _loaded(view))
 
     def update_properties(
         self, identifier: str | Identifier, updates: Mapping[str, str] | None = None, removals: Sequence[str] = ()
@@ -345,18 +346,25 @@ class KVCatalog:
 
     def commit_many(self, changes: Sequence[TableChange], commit_id: str | None = None) -> tuple[CommitRecord, ...]:
         """Commit changes of several tables, all or none; one answer for each."""
-        answers, _ = self._committer.commit(changes, commit_id if commit_id is not None else self._new_id())
-        return answers
+        return tuple(one.answer for one in self._commit(changes, commit_id))
 
     def commit_and_load(self, changes: Sequence[TableChange], commit_id: str | None = None) -> list[LoadedTable]:
         """Commit as `commit_many` does, and return the tables as the commit left them, or newer."""
-        answers, known = self._committer.commit(changes, commit_id if commit_id is not None else self._new_id())
         return [
-            LoadedTable(change.identifier, answer.version, metadata, answer.metadata_location)
-            if metadata is not None
+            LoadedTable(change.identifier, one.answer.version, one.whole, one.answer.metadata_location)
+            if one.whole is not None
             else self.load_table(change.identifier)
-            for change, answer, metadata in zip(changes, answers, known, strict=True)
+            for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
         ]
+
+    def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[Committed]:
+        if len({change.identifier for change in changes}) != len(changes) or not changes:
+            raise ConfigurationError("a commit", ["it needs at least one table, and every table only once"])
+        committed = self._committer.commit(changes, commit_id)
+        for change, one in zip(changes, committed, strict=True):
+            if one.whole is None:
+                self._publisher.remind(change.identifier)
+        return committed
 
     # The past, branches and tags.
 
@@ -433,7 +441,23 @@ class KVCatalog:
         What `table.scan(row_filter, snapshot_id=…).plan_files()` returns. Where the records do not have all files of
         the snapshot (a registered table before `index_files`), the manifests are read.
         """
-        raise NotImplementedError
+        name = table_of(identifier)
+
+        def look(tx: Transaction) -> Steps[tuple[TableView, int | None, tuple[FileEntry, ...] | None]]:
+            view = yield from tables.load_table(tx, name)
+            target = snapshot_id if snapshot_id is not None else view.record.metadata.current_snapshot_id
+            found = (yield from live_files(tx, view.snapshots, target)) if target is not None else ()
+            return view, target, found
+
+        view, target, found = self.store.read(look)
+        metadata = view.metadata
+        io = self.files.io(metadata.location, metadata.properties)
+        if target is not None:
+            refs.snapshot_by_id(metadata, target)
+        if found is not None:
+            return RecordPlanner(found, metadata, io, row_filter, case_sensitive).plan()
+        scan = DataScan(metadata, io, row_filter, case_sensitive=case_sensitive, snapshot_id=target)
+        return list(scan.plan_files())
 
     def expire_snapshots(
         self, identifier: str | Identifier, older_than_unix_ms: int, keep_last: int = 1
@@ -442,24 +466,25 @@ class KVCatalog:
 
         What a branch or tag points to stays, and the last `keep_last` of every branch.
         """
-        raise NotImplementedError
+        return upkeep.expire(self, identifier, older_than_unix_ms, keep_last)
 
     def remove_orphan_files(
         self, identifier: str | Identifier, older_than_unix_ms: int, dry_run: bool = False
     ) -> list[str]:
         """Delete files below a table's location that no snapshot and no metadata file needs; return them.
 
-        Only what was written before `older_than_unix_ms`: younger ones may belong to a commit under way.
+        Only what was written before `older_than_unix_ms`: younger ones may belong to a commit under way. `dry_run`:
+        delete nothing, return what would be deleted.
         """
-        raise NotImplementedError
+        return list(upkeep.remove_orphans(self, identifier, older_than_unix_ms, dry_run))
 
     def export_metadata(self, identifier: str | Identifier) -> str:
         """Write the metadata file of a table's newest state, if it is not there yet; return where it is."""
-        raise NotImplementedError
+        return self._publisher.publish(table_of(identifier))
 
-    def check(self, identifier: str | Identifier) -> list[str]:
-        """Return what is wrong with a table's records and files; nothing if all is well."""
-        raise NotImplementedError
+    def check(self, identifier: str | Identifier | None = None) -> list[str]:
+        """Return what is wrong with a table's records and files, or with all tables'; nothing if all is well."""
+        return upkeep.check(self, identifier)
 
     # Places.
 
@@ -473,8 +498,8 @@ class KVCatalog:
                 text_of(name),
                 ["no location: give the table one, or the catalog a warehouse, or the namespace a location"],
             )
-        folder = base.rstrip("/") if base else f"{self.warehouse}/{'/'.join(escaped(level) for level in name[:-1])}"
-        return f"{folder}/{escaped(name[-1])}-{uuid.hex[:8]}"
+        folder = base.rstrip("/") if base else "/".join((self.warehouse, *map(_folder, name[:-1])))
+        return f"{folder}/{_folder(name[-1])}-{uuid.hex[:8]}"
 
     # Running works.
 
@@ -501,6 +526,11 @@ class KVCatalog:
 
 def _loaded(view: TableView) -> LoadedTable:
     return LoadedTable(view.record.identifier, view.record.version, view.metadata, view.record.metadata_location)
+
+
+def _folder(level: str) -> str:
+    """Return a name that every tool takes as it is in a path; what makes it unique is the uuid beside it."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", level)
 
 
 def _checked_properties(name: str, properties: Mapping[str, str]) -> dict[str, str]:

@@ -26,17 +26,28 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import SnapshotLogEntry
 from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
     AddSnapshotUpdate,
+    AddSortOrderUpdate,
     AssertCreate,
     AssertRefSnapshotId,
+    AssignUUIDUpdate,
+    RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetDefaultSpecUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
+    UpgradeFormatVersionUpdate,
     update_table_metadata,
 )
 
-from endive.catalog.files import NO_FILES, FilesOfSnapshot, file_rows
+from endive.catalog.files import NO_FILES, FilesOfSnapshot, file_rows, take_over
 from endive.catalog.keys import (
     commit_key,
     commit_version_key,
@@ -84,13 +95,14 @@ class Staged:
     base_version: int
     puts: tuple[tuple[bytes, bytes], ...]
     deletes: tuple[bytes, ...]
-    deleted_prefixes: tuple[bytes, ...]
     snapshot_id: int | None
     """The last snapshot that was added; without one, what `main` points to afterwards."""
     after: TableMetadata
     """The metadata with as much of the past as the change needed."""
     rewrites_past: bool = False
     """Whether snapshots were removed; `after` has the whole past then."""
+    snapshots_before: tuple[SnapshotRecord, ...] = ()
+    """The snapshots before some were removed."""
 
     @property
     def changes_nothing(self) -> bool:
@@ -150,13 +162,14 @@ def _install(tx: Transaction, staged: Staged, commit_id: str) -> Steps[CommitRec
     answer = CommitRecord(commit_id, record.version, staged.snapshot_id, record.metadata_location)
     if staged.changes_nothing:
         return answer
-    for prefix in staged.deleted_prefixes:
-        rows = yield from tx.scan(prefix)
-        for key, _ in rows:
-            tx.delete(key)
+    puts = dict(staged.puts)
+    if staged.rewrites_past:
+        kinds = yield from _hand_over_files(tx, staged)
+        for key in puts.keys() & kinds.keys():
+            puts[key] = replace(SnapshotRecord.decoded(puts[key]), files=kinds[key]).encoded()
     for key in staged.deletes:
         tx.delete(key)
-    for key, value in staged.puts:
+    for key, value in puts.items():
         tx.put(key, value)
     tx.put(commit_key(record.uuid, commit_id), answer.encoded())
     tx.put(commit_version_key(record.uuid, record.version), commit_id.encode())
@@ -166,6 +179,19 @@ def _install(tx: Transaction, staged: Staged, commit_id: str) -> Steps[CommitRec
         tx.delete(commit_key(record.uuid, forgotten.decode()))
         tx.delete(old)
     return answer
+
+
+def _hand_over_files(tx: Transaction, staged: Staged) -> Steps[dict[bytes, str]]:
+    """Remove the file rows of snapshots that go; return what the records of others say of their files then, by key."""
+    remaining = {one.snapshot_id for one in staged.after.snapshots}
+    gone = frozenset(one.snapshot.snapshot_id for one in staged.snapshots_before) - remaining
+    uuid = staged.record.uuid
+    kinds = yield from take_over(tx, staged.snapshots_before, gone)
+    for snapshot_id in sorted(gone):
+        rows = yield from tx.scan(files_of(uuid, snapshot_id))
+        for key, _ in rows:
+            tx.delete(key)
+    return {snapshot_key(uuid, snapshot_id): kind for snapshot_id, kind in kinds.items()}
 
 
 # What a change does to a table.
@@ -218,6 +244,18 @@ def check_requirements(change: TableChange, view: TableView | None) -> None:
         raise CommitConflictError(text_of(change.identifier), problem)
 
 
+def _check_removals(change: TableChange, metadata: TableMetadata) -> None:
+    """Refuse to remove a snapshot that somebody has given a branch or tag since; Iceberg would remove that too."""
+    removed = {
+        one for update in change.updates if isinstance(update, RemoveSnapshotsUpdate) for one in update.snapshot_ids
+    }
+    dropped = {update.ref_name for update in change.updates if isinstance(update, RemoveSnapshotRefUpdate)}
+    for name, ref in metadata.refs.items():
+        if ref.snapshot_id in removed and name not in dropped:
+            problem = f"snapshot {ref.snapshot_id} cannot be removed: {ref.snapshot_ref_type} {name} points to it"
+            raise CommitConflictError(text_of(change.identifier), problem)
+
+
 def both_sides(change: TableChange, metadata: TableMetadata, requirement: TableRequirement) -> str:
     """Return who collided with whom, for people."""
     if not isinstance(requirement, AssertRefSnapshotId):
@@ -243,20 +281,31 @@ def stage(
     """
     check_requirements(change, view)
     if view is not None:
+        _check_removals(change, view.record.metadata)
         view = _narrowed(view, change)
     base = view.metadata if view is not None else None
     previous = view.record.metadata_location if view is not None and name_file is not None else ""
     new = applied(change, base, previous, now_ms)
     location = name_file(new) if name_file is not None else ""
     if view is None:
-        return _with_rows(TableRecord(change.identifier, 0, new, location, 0 if location else -1), None, change)
+        return _with_rows(_showing(TableRecord(change.identifier, 0, new, "", -1), location), None, change)
     if new == base:
-        return Staged(view.record, view.record.uuid, view.record.version, (), (), (), new.current_snapshot_id, new)
+        return Staged(view.record, view.record.uuid, view.record.version, (), (), new.current_snapshot_id, new)
     version = view.record.version + 1
     record = replace(view.record, version=version, metadata=new)
     if location:
-        record = replace(record, metadata_location=location, metadata_version=version)
+        record = _showing(record, location)
     return _with_rows(record, view, change)
+
+
+def _showing(record: TableRecord, location: str) -> TableRecord:
+    """Return the record of a table whose newest state a metadata file shows."""
+    return replace(
+        record,
+        metadata_location=location,
+        metadata_version=record.version,
+        metadata_unix_ms=record.metadata.last_updated_ms,
+    )
 
 
 def _removes_snapshots(change: TableChange) -> bool:
@@ -298,6 +347,28 @@ def applied(change: TableChange, base: TableMetadata | None, previous: str, now_
         problem = f"property {error.args[0]!r} cannot be removed: somebody else did"
         raise CommitConflictError(text_of(change.identifier), problem) from error
     return _stamped(new, base, now_ms)
+
+
+STRUCTURE = (
+    AssignUUIDUpdate,
+    UpgradeFormatVersionUpdate,
+    AddSchemaUpdate,
+    SetCurrentSchemaUpdate,
+    AddPartitionSpecUpdate,
+    SetDefaultSpecUpdate,
+    AddSortOrderUpdate,
+    SetDefaultSortOrderUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+)
+
+
+def structure_after(change: TableChange, base: TableMetadata | None) -> TableMetadata:
+    """Return the metadata with a change's schemas, specs and properties, but without its snapshots."""
+    updates = tuple(update for update in change.updates if isinstance(update, STRUCTURE))
+    if base is not None and not updates:
+        return base
+    return update_table_metadata(base if base is not None else MetastoreCatalog._empty_table_metadata(), updates)
 
 
 def _stamped(new: TableMetadata, base: TableMetadata | None, now_ms: int) -> TableMetadata:
@@ -352,10 +423,10 @@ def _with_rows(record: TableRecord, view: TableView | None, change: TableChange)
         view.record.version if view is not None else -1,
         tuple(puts),
         tuple(deletes),
-        tuple(files_of(uuid, snapshot_id) for snapshot_id in gone),
         added[-1] if added else new.current_snapshot_id,
         new,
         _removes_snapshots(change),
+        view.snapshots if view is not None else (),
     )
 
 

@@ -49,9 +49,9 @@ class MetadataFiles:
         """Write a metadata file."""
         ToOutputFile.table_metadata(metadata, self.io(location, metadata.properties).new_output(location))
 
-    def delete(self, location: str, metadata: TableMetadata) -> None:
+    def delete(self, location: str) -> None:
         """Delete a file that nothing names; what cannot be deleted stays as an orphan."""
         try:
-            self.io(location, metadata.properties).delete(location)
+            self.io(location).delete(location)
         except OSError:
             logger.warning("could not delete %s, which nothing names", location, exc_info=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from endive.catalog.works import TransactionalStore
 from endive.errors import CatalogNotFoundError, StoreNotFoundError
@@ -31,21 +31,35 @@ _lock = Lock()
 
 
 def url_of(uri: str) -> str:
-    """Return a URL for what may be a path; without a slash at its end."""
+    """Return a URL for what may be a path; without a slash at its end. Paths are not escaped, as in PyIceberg."""
     if urlsplit(uri).scheme:
         return uri.rstrip("/") if not uri.endswith("://") else uri
-    return "file://" + quote(str(Path(uri).absolute()))
+    return f"file://{Path(uri).absolute()}"
 
 
-def _objects(url: str, endpoint: str | None) -> ObjectStore:
-    if urlsplit(url).scheme == "memory":
+CREDENTIALS = {
+    "s3.access-key-id": "access_key_id",
+    "s3.secret-access-key": "secret_access_key",
+    "s3.session-token": "session_token",
+    "s3.region": "region",
+}
+"""PyIceberg's properties, and obstore's names of the same."""
+
+
+def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
+    """Return the objects at a URL, reached with PyIceberg's properties."""
+    parts = urlsplit(url)
+    if parts.scheme == "memory":
         return _memories.setdefault(url, MemoryStore())  # lives as long as the process
-    return open_objects(f"{url}/{FOLDER}", endpoint=endpoint)
+    settings = {theirs: properties[ours] for ours, theirs in CREDENTIALS.items() if ours in properties}
+    plain = parts.path if parts.scheme == "file" else url
+    return open_objects(plain, endpoint=properties.get("s3.endpoint"), settings=settings)
 
 
 def _open(url: str, properties: Mapping[str, str], create: bool) -> TransactionalStore:
+    place = url if urlsplit(url).scheme == "memory" else f"{url}/{FOLDER}"
     try:
-        return SharedStore(_objects(url, properties.get("s3.endpoint")), create=create)
+        return SharedStore(open_place(place, properties), create=create)
     except StoreNotFoundError as error:
         raise CatalogNotFoundError(url) from error
 

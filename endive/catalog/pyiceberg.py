@@ -165,6 +165,10 @@ class EndiveCatalog(MetastoreCatalog):
         with _as_pyiceberg():
             self.kv.drop_table(_existing_table(identifier))
 
+    def purge_table(self, identifier: str | Identifier) -> None:
+        with _as_pyiceberg():
+            self.kv.drop_table(_existing_table(identifier), purge=True)
+
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         with _as_pyiceberg():
             return self._table(self.kv.rename_table(_existing_table(from_identifier), _table_to_create(to_identifier)))

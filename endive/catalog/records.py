@@ -86,6 +86,8 @@ class TableRecord:
     metadata_location: str
     """A metadata file that is there, and shows version `metadata_version`; empty if none was written yet."""
     metadata_version: int
+    metadata_unix_ms: int = 0
+    """When the table was last updated at that version."""
     snapshots_made: int = 0
     """How many there ever were: the next one's ordinal."""
     history_length: int = 0
@@ -118,6 +120,7 @@ class TableRecord:
                 "version": self.version,
                 "metadata_location": self.metadata_location,
                 "metadata_version": self.metadata_version,
+                "metadata_unix_ms": self.metadata_unix_ms,
                 "snapshots_made": self.snapshots_made,
                 "history_length": self.history_length,
             }
@@ -140,6 +143,7 @@ def _table(body: bytes) -> TableRecord:
         metadata=TableMetadataUtil.parse_obj(iceberg),
         metadata_location=fields["metadata_location"],
         metadata_version=fields["metadata_version"],
+        metadata_unix_ms=fields["metadata_unix_ms"],
         snapshots_made=fields["snapshots_made"],
         history_length=fields["history_length"],
     )

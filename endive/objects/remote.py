@@ -4,7 +4,7 @@ Reads are retried by obstore, writes are not: a create that the client sends aga
 and say that somebody else was first. Whatever is not clear is reported as unknown, and settled by the protocol.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -31,12 +31,15 @@ _REFUSED = ("SlowDown", "TooManyRequests", "ServerBusy", "429 ", "503 ", "tcp co
 _HOPELESS = ("NoSuchBucket", "ContainerNotFound", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied")
 
 
-def open_remote(url: str, endpoint: str | None = None) -> "RemoteStore":
-    """Return the store at `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`."""
+def open_remote(url: str, endpoint: str | None = None, chosen: Mapping[str, str] | None = None) -> "RemoteStore":
+    """Return the store at `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
+
+    `chosen`: obstore's settings that are not to be found in the environment.
+    """
     parts = urlsplit(url)
     if not parts.netloc:
         raise ConfigurationError(url, ["the URL names no bucket"])
-    settings: dict[str, Any] = {"prefix": parts.path.strip("/") or None}
+    settings: dict[str, Any] = {"prefix": parts.path.strip("/") or None, **(chosen or {})}
     if endpoint is not None:
         settings["endpoint"] = endpoint
         settings["client_options"] = {"allow_http": endpoint.startswith("http://")}

@@ -24,10 +24,15 @@ def kv(store: DictStore, tmp_path: Path) -> KVCatalog:
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let catalogs that are opened by URL stand on stores in memory."""
     stores: dict[str, DictStore] = {}
-    monkeypatch.setattr(opening, "_open", lambda url, properties, create: stores.setdefault(url, DictStore()))
+
+    def open_stand_in(url: str, *_: object) -> DictStore:
+        return stores.setdefault(url, DictStore())
+
+    monkeypatch.setattr(opening, "_open", open_stand_in)
 
 
 @pytest.fixture
 def endive(stand_in: None, tmp_path: Path) -> Iterator[EndiveCatalog]:
-    with EndiveCatalog("test", uri=f"{tmp_path}/catalog") as catalog:
-        yield catalog
+    catalog = EndiveCatalog("test", uri=f"{tmp_path}/catalog")
+    yield catalog
+    catalog.close()
