@@ -130,7 +130,8 @@ def test_two_jobs_that_append_at_once_lose_nothing(lake: Lake) -> None:
 
 
 def test_a_lost_race_is_tried_again_on_top_of_what_won(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow, fast = lake.writer(ROWS, overwrite=True), lake.writer(ROWS)
+    slow, fast, first = lake.writer(ROWS, overwrite=True), lake.writer(ROWS), lake.writer(ROWS)
+    first.commit([message_of(first, [0])])
     message = message_of(slow, [1])
     races = iter([True, False])
     overtaken(monkeypatch, lambda: next(races) and fast.commit([message_of(fast, [2])]))
@@ -138,7 +139,7 @@ def test_a_lost_race_is_tried_again_on_top_of_what_won(lake: Lake, monkeypatch: 
     slow.commit([message])
 
     assert lake.ids() == [1]  # the overwrite came after the append, and replaced it
-    assert snapshots(lake) == 2
+    assert snapshots(lake) == 3
 
 
 def overtaken(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:

@@ -1,8 +1,8 @@
 """Spark's filters as PyIceberg's, so that files, row groups and rows that cannot match are not read.
 
 Every filter goes back to Spark too, which applies it again: what is pushed need only keep every row that Spark would
-keep. That is where the two differ: to Spark, NaN is larger than every number and equal to itself; to Iceberg's bounds
-and to Arrow it is neither.
+keep. That is where NaN needs care: to Spark it is larger than every number. Bounds of files and row groups pass over
+it, and Arrow takes a row group whose least and greatest number are the same for one that has no other value.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,8 +34,10 @@ MEANING: dict[type[spark.Filter], tuple[Make, Make]] = {
 }
 """What each filter is in PyIceberg's words, and what its negation is."""
 
+FLOATING = frozenset({e.EqualTo, e.In, e.LessThan, e.LessThanOrEqual, e.IsNull, e.NotNull})
+"""What can be pushed where there may be NaN: conditions that no NaN meets, or that do not look at numbers."""
+
 IS_NULL: Make = e.IsNull
-IS_NAN: Make = e.IsNaN
 
 
 def pushed(filters: Sequence[spark.Filter], schema: Schema) -> BooleanExpression:
@@ -68,6 +70,8 @@ def _of_column(one: spark.Filter, negated: bool, name: str, floating: bool) -> B
     if isinstance(one, spark.EqualNullSafe) and one.value is None:
         one = spark.IsNull(one.attribute)
     make = MEANING[type(one)][negated]
+    if floating and make not in FLOATING:
+        return None
     if isinstance(one, spark.IsNull | spark.IsNotNull):
         return make(name)
     value = getattr(one, "value", None)
@@ -75,8 +79,6 @@ def _of_column(one: spark.Filter, negated: bool, name: str, floating: bool) -> B
     if any(each is None or _is_nan(each) for each in (value if several and value else [value])):
         return None
     expression = make(name, [_literal(each) for each in value or ()] if several else _literal(value))
-    if floating and make in (e.GreaterThan, e.GreaterThanOrEqual):
-        return e.Or(expression, IS_NAN(name))
     return e.Or(expression, IS_NULL(name)) if isinstance(one, spark.EqualNullSafe) and negated else expression
 
 
