@@ -54,7 +54,11 @@ class Lake:
             yield catalog
 
     def create(
-        self, name: str = "db.t", schema: Schema = SIMPLE, by: Mapping[str, str] | None = None, **properties: str
+        self,
+        name: str = "db.t",
+        schema: Schema = SIMPLE,
+        by: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> Table:
         """Create a table; `by` has transforms by column."""
         spec = UNPARTITIONED_PARTITION_SPEC
@@ -69,7 +73,7 @@ class Lake:
             )
         with self.catalog() as catalog:
             catalog.create_namespace_if_not_exists("db")
-            return catalog.create_table(name, schema, partition_spec=spec, properties=properties)
+            return catalog.create_table(name, schema, partition_spec=spec, properties=dict(properties or {}))
 
     @contextmanager
     def table(self, name: str = "db.t") -> Iterator[Table]:
@@ -110,7 +114,8 @@ class Lake:
 
     def source(self, name: str = "db.t", **options: str) -> EndiveSource:
         named = {key.replace("_", "-"): value for key, value in options.items()}
-        return EndiveSource(CaseInsensitiveDict({**self.options, "path": name, **named}))
+        given: Any = CaseInsensitiveDict({**self.options, "path": name, **named})
+        return EndiveSource(given)
 
     def reader(self, name: str = "db.t", **options: str) -> EndiveReader:
         source = self.source(name, **options)

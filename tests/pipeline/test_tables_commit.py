@@ -12,13 +12,12 @@ from pyiceberg.table import CommitTableResponse
 
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.errors import AttemptsExhaustedError, ConfigurationError, OutcomeUnknownError
-from endive.pipeline.tables import committing
 from tests.pipeline.lakes import ROWS, Lake, batch_of, message_of
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committing.time, "sleep", lambda _: None)
+    monkeypatch.setattr("endive.pipeline.tables.committing.time.sleep", lambda _: None)
 
 
 @pytest.fixture
@@ -133,8 +132,8 @@ def test_a_lost_race_is_tried_again_on_top_of_what_won(lake: Lake, monkeypatch: 
     slow, fast, first = lake.writer(ROWS, overwrite=True), lake.writer(ROWS), lake.writer(ROWS)
     first.commit([message_of(first, [0])])
     message = message_of(slow, [1])
-    races = iter([True, False])
-    overtaken(monkeypatch, lambda: next(races) and fast.commit([message_of(fast, [2])]))
+    races = iter([[message_of(fast, [2])], []])
+    overtaken(monkeypatch, lambda: fast.commit([*next(races)]))
 
     slow.commit([message])
 

@@ -328,7 +328,7 @@ def test_conditions_of_the_query_are_pushed_if_asked_for(lake: Lake, opened: lis
 def test_a_filter_reads_only_row_groups_that_may_match(tmp_path: Path) -> None:
     """Rows of row groups that cannot match are damaged on purpose: whoever read them would fail."""
     lake = Lake(tmp_path)
-    lake.create(**{"write.parquet.row-group-limit": "1000", "write.parquet.compression-codec": "zstd"})
+    lake.create(properties={"write.parquet.row-group-limit": "1000"})
     append(lake, *range(3000))
     (path,) = lake.data_files()
     groups = pq.ParquetFile(path).metadata
@@ -471,7 +471,7 @@ def test_two_partition_fields_of_one_column(tmp_path: Path) -> None:
 def test_large_output_is_cut_into_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("endive.pipeline.tables.writing.CHUNK_BYTES", 1000)
     lake = Lake(tmp_path)
-    lake.create(**{"write.target-file-size-bytes": "5000"})
+    lake.create(properties={"write.target-file-size-bytes": "5000"})
     append(lake, *range(10))
     writer = lake.writer(ROWS)
     writer.commit([writer.write(iter([batch_of(range(n, n + 100)) for n in range(10, 1010, 100)]))])

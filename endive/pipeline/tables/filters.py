@@ -34,7 +34,7 @@ MEANING: dict[type[spark.Filter], tuple[Make, Make]] = {
 }
 """What each filter is in PyIceberg's words, and what its negation is."""
 
-FLOATING = frozenset({e.EqualTo, e.In, e.LessThan, e.LessThanOrEqual, e.IsNull, e.NotNull})
+FLOATING: tuple[Make, ...] = (e.EqualTo, e.In, e.LessThan, e.LessThanOrEqual, e.IsNull, e.NotNull)
 """What can be pushed where there may be NaN: conditions that no NaN meets, or that do not look at numbers."""
 
 IS_NULL: Make = e.IsNull
