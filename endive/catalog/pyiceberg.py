@@ -36,7 +36,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CREATE = "endive.create"
+
+COMMIT_ID = "endive.commit-id"
+"""In a snapshot's summary: the caller's id for this commit. A repeat of it is answered as the first time."""
 
 
 @contextmanager
@@ -179,7 +182,7 @@ class EndiveCatalog(MetastoreCatalog):
     ) -> CommitTableResponse:
         change = TableChange(table.name(), tuple(requirements), tuple(updates))
         with _as_pyiceberg():
-            (committed,) = self.kv.commit_and_load([change])
+            (committed,) = self.kv.commit_and_load([change], _commit_id(updates))
         return CommitTableResponse(metadata=committed.metadata, metadata_location=committed.metadata_location)
 
     def _table(self, loaded: LoadedTable) -> Table:
@@ -241,6 +244,15 @@ class EndiveCatalog(MetastoreCatalog):
 
 def _file_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in properties.items() if key not in {"py-catalog-impl", "uri", CREATE}}
+
+
+def _commit_id(updates: tuple[TableUpdate, ...]) -> str | None:
+    """Return the id that the caller gave the commit, if there is one: PyIceberg's interface has no place for it."""
+    for update in updates:
+        if isinstance(update, AddSnapshotUpdate) and update.snapshot.summary is not None:
+            found: str | None = update.snapshot.summary.additional_properties.get(COMMIT_ID)
+            return found
+    return None
 
 
 def _format_version(properties: Properties) -> Any:  # noqa: ANN401 - PyIceberg's literal type

@@ -49,6 +49,14 @@ def gate(directory: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.Re
     return pass_when_open
 
 
+def follow(url: str, checkpoint: str) -> None:
+    """Copy what is appended to the table `db.t` into `db.out`, until killed."""
+    with spark_session("local[2]", settings=QUICK) as spark:
+        options = {"catalog": url, "checkpointLocation": checkpoint}
+        frame = spark.readStream.format("endive").options(**options).load("db.t")
+        frame.writeStream.format("endive").options(**options).start("db.out").awaitTermination()
+
+
 if __name__ == "__main__":
     try:
         globals()[sys.argv[1]](*sys.argv[2:])
