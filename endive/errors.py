@@ -5,7 +5,7 @@ told apart by identity (`eq=False`), as exceptions are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 
 
 @dataclass(eq=False, init=False, repr=False)
