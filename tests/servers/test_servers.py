@@ -97,6 +97,44 @@ def test_a_bucket_that_is_not_there_is_named(s3_endpoint: str) -> None:
         Store(open_objects("s3://nowhere/store", endpoint=s3_endpoint))
 
 
+def test_a_container_that_is_not_there_is_named(azure_endpoint: str) -> None:
+    with pytest.raises(StorageAccessError, match="az://nowhere"):
+        Store(open_objects("az://nowhere/store", endpoint=azure_endpoint))
+
+
+def with_keys(monkeypatch: pytest.MonkeyPatch, key: str, secret: str) -> None:
+    for name, value in {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "any"}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(("key", "secret"), [("unknown", "secret"), ("known", "wrong")])
+def test_who_has_no_permission_is_told(
+    locked_s3_endpoint: str, key: str, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_keys(monkeypatch, key, secret)
+    objects = open_objects("s3://bucket/store", endpoint=locked_s3_endpoint)
+
+    for use in (lambda: objects.get("a"), lambda: objects.put_if_absent("a", b""), lambda: objects.list("a/")):
+        with pytest.raises(StorageAccessError, match="s3://bucket/store/a"):
+            use()
+    with pytest.raises(StorageAccessError, match="s3://bucket/store/manifest"):
+        Store(objects)
+
+
+def test_who_has_the_key_gets_in(locked_s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_keys(monkeypatch, "known", "secret")
+
+    with pytest.raises(StorageAccessError, match="s3://bucket/store/manifest/: NoSuchBucket: "):
+        Store(open_objects("s3://bucket/store", endpoint=locked_s3_endpoint))
+
+
+def test_a_wrong_key_of_azure_is_told(azure_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "bm90IHRoZSBrZXk=")
+
+    with pytest.raises(StorageAccessError, match="az://container/store/manifest"):
+        Store(open_objects("az://container/store", endpoint=azure_endpoint))
+
+
 def test_killed_processes_lose_nothing(place: tuple[str, str]) -> None:
     command = [sys.executable, "-m", "tests.store.killing", place[0], "30", "1", place[1]]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
