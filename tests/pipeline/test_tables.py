@@ -200,11 +200,12 @@ def test_native_reads_give_the_same_rows_after_columns_were_changed(spark: Spark
         with table.update_schema() as update:
             update.rename_column("name", "called")
         with table.update_schema() as update:
-            update.add_column("name", LongType())
-            update.add_column("more", StringType())
-    lake.save(spark.range(10, 12).selectExpr("id", "'x' as called", "id as name", "'m' as more"))
+            update.add_column("name", StringType())  # the name that another column had, and its type
+            update.add_column("more", LongType())
+    lake.save(spark.range(10, 12).selectExpr("id", "'x' as called", "'y' as name", "id as more"))
 
     frame = read_native(spark, lake.url, "db.t")
+    assert frame.columns == ["id", "called", "name", "more"]
     assert sorted(frame.collect()) == sorted(lake.load(spark).collect())
     assert {(row.called, row.name) for row in frame.where("id = 3").collect()} == {("n3", None)}
     assert read_native(spark, lake.url, "db.t", snapshot_id=first).columns == ["id", "name"]
