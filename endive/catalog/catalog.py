@@ -289,6 +289,10 @@ class KVCatalog:
             self._publisher.remind(name)
         return _loaded(view)
 
+    def _load_known(self, name: Identifier) -> LoadedTable:
+        """Return a table at least as new as this process's last commit to it, without a request."""
+        return _loaded(self.store.read_known(lambda tx: tables.load_table(tx, name)))
+
     def table_exists(self, identifier: str | Identifier) -> bool:
         """Whether there is such a table."""
         name = table_of(identifier)
@@ -357,7 +361,7 @@ class KVCatalog:
         return [
             LoadedTable(change.identifier, one.answer.version, one.whole, one.answer.metadata_location)
             if one.whole is not None
-            else self.load_table(change.identifier)
+            else self._load_known(change.identifier)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
         ]
 

@@ -85,12 +85,19 @@ def _as_pyiceberg() -> Iterator[None]:
 
 
 class EndiveCatalog(MetastoreCatalog):
-    """An Iceberg catalog that needs nothing but a bucket. `kv` is the KVCatalog behind it, which can do more."""
+    """An Iceberg catalog that needs nothing but a bucket. `kv` is the KVCatalog behind it, which can do more.
+
+    `kv` may also be given, instead of a `uri`: a catalog that is open already, on a store of one's own making. It is
+    closed with this one.
+    """
 
     kv: KVCatalog
 
-    def __init__(self, name: str, **properties: str) -> None:
+    def __init__(self, name: str, kv: KVCatalog | None = None, **properties: str) -> None:
         super().__init__(name, **properties)
+        if kv is not None:
+            self.kv = kv
+            return
         uri = properties.get("uri")
         if not uri:
             raise NoSuchPropertyException("the property `uri` is missing: a bucket (s3://bucket/path) or a directory")
@@ -133,6 +140,8 @@ class EndiveCatalog(MetastoreCatalog):
         """Do nothing: the catalog is there once it is open. PyIceberg's SQL catalog has a method of this name."""
 
     def __getstate__(self) -> dict[str, Any]:
+        if "uri" not in self.properties:
+            raise TypeError("a catalog without a uri cannot be sent elsewhere: it stands on a store of this process")
         return {"name": self.name, "properties": self.properties}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -45,6 +45,7 @@ class TableView:
         """Iceberg's table metadata, with the snapshots and the history of this view."""
         return self.record.metadata.model_copy(
             update={
+                "properties": dict(self.record.metadata.properties),  # handed out, while records are shared
                 "snapshots": [one.snapshot for one in self.snapshots],
                 "snapshot_log": [entry for _, entry in self.history],
             }
@@ -80,6 +81,8 @@ def load_table(tx: Transaction, identifier: Identifier) -> Steps[TableView]:
 
 def whole_view(tx: Transaction, record: TableRecord) -> Steps[TableView]:
     """Return the view of a table with all its snapshots and all its history."""
+    if not record.snapshots_made and not record.history_length:
+        return TableView(record, (), ())  # a table that nobody has written to has nothing to look for
     rows = yield from tx.scan(snapshots_of(record.uuid))
     lines = yield from tx.scan(history_of(record.uuid))
     snapshots = sorted((SnapshotRecord.decoded(body) for _, body in rows), key=lambda one: one.ordinal)
