@@ -35,7 +35,7 @@ A fence that is met is no reason to give up: the newest manifest says whether th
 exclusive writer has it, a member waits a while for the epoch to be shared again, then says so.
 
 **What is left out.** Fairness: a member that has just won knows the end of the log without reading, and is likely to
-win again. `endive.kv.shared` lets it wait for others now and then.
+win again. `endive.kv.turns` lets it wait for others now and then.
 """
 
 from collections.abc import Sequence
@@ -52,16 +52,16 @@ from endive.errors import (
     OutcomeUnknownError,
     StoreNotFoundError,
 )
-from endive.kv.format import Rows, encode_sst
+from endive.kv.format import Rows, decode_sst, encode_sst
 from endive.kv.manifest import MANIFESTS
 from endive.kv.model import StoreManifest
 from endive.kv.opening import Group, open_writer, replay
 from endive.kv.recent import Recent
 from endive.kv.tables import TableCache
 from endive.kv.transaction import Outcome, Work, run_works
-from endive.kv.wal import WAL
+from endive.kv.wal import WAL, slots_between
 from endive.protocol.fencing import contiguous_end
-from endive.protocol.requests import NewId, Sleep, Steps, ask, create
+from endive.protocol.requests import GetAll, NewId, Sleep, Steps, ask, create
 from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, newest, update
 
 ROLE = "member"
@@ -70,6 +70,8 @@ LOOKS_MAX = 20
 """How often to look whether an epoch has become one to join, before giving up."""
 LOOK_PAUSE_MS = 250.0
 CLAIMS_MAX = 3
+READ_AHEAD = 2
+"""Slots that a member asks for together when it has lost one: usually it is one or two behind."""
 
 
 @dataclass(frozen=True)
@@ -192,11 +194,19 @@ def rejoin(state: MemberState, looks_max: int = LOOKS_MAX) -> Steps[MemberState]
 # Reading.
 
 
-def catch_up(state: MemberState) -> Steps[MemberState]:
-    """Return the newest state: it has everything that was durable when this was called."""
+def catch_up(state: MemberState, is_behind: bool = False) -> Steps[MemberState]:
+    """Return the newest state: it has everything that was durable when this was called.
+
+    `is_behind`: somebody has filled the next slot, so a few slots are asked for at once instead of listed first.
+    """
     for _ in range(ROUNDS_MAX):
-        end = yield from contiguous_end(WAL, state.wal_end)
-        groups = yield from replay(state.wal_end, end)
+        groups: tuple[Group, ...] | None = ()
+        if is_behind:
+            groups = yield from _next_groups(state.wal_end)
+        if not groups or len(groups) == READ_AHEAD:
+            end = yield from contiguous_end(WAL, state.wal_end)
+            groups = yield from replay(state.wal_end, end)
+        is_behind = False
         newer = yield from newer_than(state.manifest)
         if newer is not None and newer.value.wal_id_last_compacted > state.wal_end:
             state = state_at(newer)  # what was read may be ghosts, and what is missing may have been collected
@@ -212,6 +222,18 @@ def catch_up(state: MemberState) -> Steps[MemberState]:
             return state
         # The fences of that epoch may have come after the listing: look again, so that the state includes them.
     raise AttemptsExhaustedError(WAL.prefix, ROUNDS_MAX)
+
+
+def _next_groups(after: int) -> Steps[tuple[Group, ...]]:
+    """Return the groups of the slots after `after`, up to the first that is open; no more than a few."""
+    paths = slots_between(after, after + READ_AHEAD)
+    bodies = yield from ask(GetAll(paths))
+    groups: tuple[Group, ...] = ()
+    for path, body in zip(paths, bodies, strict=True):
+        if body is None:
+            break
+        groups = (*groups, Group(after + 1 + len(groups), decode_sst(path, body)[1]))
+    return groups
 
 
 def newer_than(manifest: Numbered[StoreManifest]) -> Steps[Numbered[StoreManifest] | None]:
@@ -276,7 +298,7 @@ def _commit(state: MemberState, rows: dict[bytes, bytes | None]) -> Steps[tuple[
     except OutcomeUnknownError:
         is_ours = None
     if is_ours is False:
-        newer = yield from catch_up(state)
+        newer = yield from catch_up(state, is_behind=True)
         if newer.wal_end == state.wal_end:
             raise InvariantError("a slot that is taken can be read", path)
         return newer, False
