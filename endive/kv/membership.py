@@ -69,7 +69,7 @@ ROUNDS_MAX = 100
 LOOKS_MAX = 20
 """How often to look whether an epoch has become one to join, before giving up."""
 LOOK_PAUSE_MS = 250.0
-CLAIMS_MAX = 3
+CLAIMS_MAX = 10
 READ_AHEAD = 2
 """Slots that a member asks for together when it has lost one: usually it is one or two behind."""
 
@@ -126,45 +126,51 @@ class Committed:
 # Joining.
 
 
-def join_shared(create_store: bool = True, looks_max: int = LOOKS_MAX) -> Steps[MemberState]:
+def join_shared(
+    create_store: bool = True, looks_max: int = LOOKS_MAX, claims_max: int = CLAIMS_MAX
+) -> Steps[MemberState]:
     """Return a state to write from. Claims an epoch if the newest one is not shared: exclusive writers are fenced.
 
     `StoreNotFoundError`: there is no store, and none is to be created. `ExclusiveWriterError`: others opened the store
     for themselves, again and again.
     """
-    epochs = (0, 0)
-    for _ in range(CLAIMS_MAX):
+    epoch = 0
+    for _ in range(claims_max):
         state = yield from newest_state()
         if state is None and not create_store:
             raise StoreNotFoundError(MANIFESTS.prefix)
         if state is not None and state.is_joined:
             return state
-        try:
+        epoch = 0 if state is None else state.manifest.value.writer_epoch
+        try:  # noqa: SIM105 - a context manager would be state that the explorer cannot see
             yield from claim_shared()
-        except FencedError as error:
-            epochs = (error.own_epoch, error.found_epoch)
-        except OutcomeUnknownError:
-            pass  # the next look tells
-        state = yield from _joinable_soon(looks_max)
+        except (AttemptsExhaustedError, FencedError, OutcomeUnknownError):
+            pass  # others were at it: perhaps they share what they have claimed
+        state = yield from _joinable_soon(epoch, looks_max)
         if state is not None:
             return state
-    raise ExclusiveWriterError(ROLE, *epochs)
+    raise ExclusiveWriterError(ROLE, 0, epoch)
 
 
 def claim_shared() -> Steps[None]:
-    """Claim the next writer epoch and fence older writers; when the fences stand, let others join."""
-    lease = yield from open_writer()
+    """Claim the next writer epoch and fence older writers; when the fences stand, let others join.
+
+    One try: many processes may start at once, and the others can join who is first.
+    """
+    lease = yield from open_writer(claims_max=1)
     put_id = yield from ask(NewId())
     yield from update(MANIFESTS, lambda base: base.value.with_shared(put_id, lease.epoch))
 
 
-def _joinable_soon(looks_max: int) -> Steps[MemberState | None]:
-    """Return a state to write from; None if there is none for a while."""
+def _joinable_soon(epoch: int, looks_max: int) -> Steps[MemberState | None]:
+    """Return a state to write from; None if there is none for a while, or nobody has claimed an epoch after `epoch`."""
     for look in range(looks_max):
         if look:
             yield from ask(Sleep(LOOK_PAUSE_MS))
         state = yield from newest_state()
-        if state is not None and state.is_joined:
+        if state is None or state.manifest.value.writer_epoch == epoch:
+            return None
+        if state.is_joined:
             return state
     return None
 
