@@ -63,12 +63,13 @@ class SharedStore:
         self._turns = Turns()
         self._turn_s = 0.0
         """When this process may commit again."""
-        self._own_slot_last = 0
         self._looks_begun = 0
         self._looks_done = 0
         self._is_looking = False
         self._state: MemberState = self.driver.run(join_shared(create))
         self._learned_s = monotonic()
+        self._own_slot_last = self._state.wal_end
+        """The last slot that this process has filled, or that was there before it came."""
         self._factor = 1.0 + stream(int(random_id(), 16), "housekeeping").random()
         self._committer = Committer(self._commit, objects.url, options.group_works_max, options.linger_max_ms)
         self._housekeeper = Housekeeper(self, self._factor)

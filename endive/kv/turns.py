@@ -10,6 +10,7 @@ Nothing here is needed for safety.
 
 STREAK_MAX = 32
 """Slots in a row without a pause. At 0.1 s each, others wait three seconds at first; a lone one loses 5 %."""
+STREAK_FIRST = 4
 PAUSE_COMMITS = 1.5
 """A pause, in times of an undisturbed commit: who lost reads, looks for a newer manifest, and creates."""
 
@@ -20,7 +21,7 @@ class Turns:
     def __init__(self) -> None:
         self._streak = 0
         """Slots in a row since the last pause or since others came in between."""
-        self._streak_max = 1
+        self._streak_max = STREAK_FIRST
         self._commit_s = 0.0
         """The time of an undisturbed commit."""
         self._has_paused = False

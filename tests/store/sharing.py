@@ -27,6 +27,7 @@ from tests.store.killing import forked, killed
 
 OPTIONS = SharedOptions(compact_slots=20, poll_interval_ms=20, collect_interval_ms=200, retention_ms=500)
 THREADS = 2
+PROGRESS_S = 20
 
 
 def increment(key: bytes, transaction: Transaction) -> Steps[int]:
@@ -57,6 +58,15 @@ def member(url: str, name: str, directory: Path, endpoint: str | None) -> None:
         thread.join()  # for ever, unless something went wrong
 
 
+def await_progress(directory: Path) -> None:
+    """Return when something more was acknowledged: a slow server should be under load, too, when processes die."""
+    noted = sum(file.stat().st_size for file in directory.iterdir())
+    for _ in range(PROGRESS_S * 20):
+        if sum(file.stat().st_size for file in directory.iterdir()) > noted:
+            return
+        time.sleep(0.05)
+
+
 def share(url: str, processes: int, kills: int, seed: int, endpoint: str | None = None) -> dict[str, object]:
     """Let processes share a store and kill some of them, then look at what is left."""
     rng = stream(seed, "sharing")
@@ -67,7 +77,8 @@ def share(url: str, processes: int, kills: int, seed: int, endpoint: str | None 
             for number in range(processes):
                 if str(number) not in work:
                     work[str(number)] = forked(partial(member, url, str(number), Path(directory), endpoint))
-            time.sleep(0.3 + 0.7 * rng.random())
+            await_progress(Path(directory))
+            time.sleep(0.2 + 0.7 * rng.random())
             left = killed(list(work.values()), rng)
             count += len(work) - len(left)
             work = {name: child for name, child in work.items() if child in left}
