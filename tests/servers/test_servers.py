@@ -135,9 +135,10 @@ def test_a_wrong_key_of_azure_is_told(azure_endpoint: str, monkeypatch: pytest.M
         Store(open_objects("az://container/store", endpoint=azure_endpoint))
 
 
-def test_killed_processes_lose_nothing(place: tuple[str, str]) -> None:
-    command = [sys.executable, "-m", "tests.store.killing", place[0], "30", "1", place[1]]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
+@pytest.mark.parametrize("kills", [30, pytest.param(100, marks=pytest.mark.campaign)])
+def test_killed_processes_lose_nothing(place: tuple[str, str], kills: int) -> None:
+    command = [sys.executable, "-m", "tests.store.killing", place[0], str(kills), "1", place[1]]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     print(found)  # noqa: T201 - how much was tried is a result
