@@ -13,8 +13,8 @@ class EndiveError(Exception):
     """Root of all errors that Endive raises on purpose."""
 
     def __post_init__(self) -> None:
-        # All facts go to args, in their order: pickle and SimPy rebuild an error as type(error)(*error.args).
-        self.args = tuple(getattr(self, field.name) for field in fields(self))
+        # All facts that were given go to args, in their order: pickle and SimPy rebuild an error from them.
+        self.args = tuple(getattr(self, fact.name) for fact in fields(self) if fact.init)
 
 
 @dataclass(eq=False)
@@ -129,6 +129,16 @@ class FencedError(EndiveError):
         return f"{self.role} epoch {self.own_epoch} was fenced by epoch {self.found_epoch}"
 
 
+class ExclusiveWriterError(FencedError):
+    """Another process has opened the store for itself alone. Wait until it is done, or open anew to take the store."""
+
+    def __str__(self) -> str:
+        return (
+            f"another process has the store for itself: its writer epoch {self.found_epoch} is not shared "
+            f"({self.role} had epoch {self.own_epoch}); try again when it is done"
+        )
+
+
 @dataclass(eq=False)
 class AttemptsExhaustedError(EndiveError):
     """Others won every round of a race. Nothing was changed; try again later."""
@@ -192,6 +202,28 @@ class StoreClosedError(EndiveError):
 
 
 @dataclass(eq=False)
+class ReadOnlyError(EndiveError):
+    """A read wanted to write. Use a transaction."""
+
+    key: bytes
+
+    def __str__(self) -> str:
+        return f"key {self.key!r}: a read cannot write; use `transact`"
+
+
+@dataclass(eq=False)
+class ForkedError(EndiveError):
+    """The store was opened before this process was forked. Open it anew here; threads do not survive a fork."""
+
+    url: str
+    opened_pid: int
+    used_pid: int
+
+    def __str__(self) -> str:
+        return f"{self.url}: opened by process {self.opened_pid}, used by {self.used_pid} after a fork; open it anew"
+
+
+@dataclass(eq=False)
 class ViewExpiredError(EndiveError):
     """What this view needs has been collected. Start over; make a checkpoint for what takes long."""
 
@@ -199,3 +231,79 @@ class ViewExpiredError(EndiveError):
 
     def __str__(self) -> str:
         return f"{self.path}: collected while a view was using it; start over, with a checkpoint if it takes long"
+
+
+# The catalog's errors.
+
+
+@dataclass(eq=False)
+class CatalogNotFoundError(EndiveError):
+    """There is no catalog at this place. Check the URL, or create one."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url}: there is no catalog here; check the URL, or create one with `endive catalog init`, "
+            "KVCatalog.create() or the property endive.create=true"
+        )
+
+
+@dataclass(eq=False)
+class NotInCatalogError(EndiveError):
+    """The catalog has no table, namespace, snapshot, branch or tag of this name. Check it; nothing was changed."""
+
+    kind: str
+    name: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} does not exist: {self.name}" + (f"; {self.hint}" if self.hint else "")
+
+
+@dataclass(eq=False)
+class AlreadyInCatalogError(EndiveError):
+    """The name is taken. Choose another, or use what is there; nothing was changed."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} already exists: {self.name}"
+
+
+@dataclass(eq=False)
+class NamespaceNotEmptyError(EndiveError):
+    """A namespace that holds something cannot be dropped. Drop what it holds first."""
+
+    namespace: str
+    tables: int
+    namespaces: int
+
+    def __str__(self) -> str:
+        return f"Namespace {self.namespace} is not empty: {self.tables} tables, {self.namespaces} namespaces"
+
+
+@dataclass(eq=False)
+class CommitConflictError(EndiveError):
+    """Somebody else changed the table first, in a way that does not commute. Load it, decide anew, commit again."""
+
+    table: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.problem}"
+
+
+@dataclass(eq=False)
+class CommitRetriesExhaustedError(CommitConflictError):
+    """Every attempt to commit lost its race. Nothing was changed; the message says which limit to raise."""
+
+    attempts: int
+    option: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.table}: {self.problem} {self.attempts} times in a row, the limit of the table property "
+            f"{self.option}; raise it, or let fewer writers commit to this table at once"
+        )

@@ -48,6 +48,10 @@ def sweep(
         typer.Option("--out", metavar="DIR", help="Directory of the sweep; unless given, `sweeps/<name>`."),
     ] = None,
     master: MasterOption = None,
+    into: Annotated[
+        str | None,
+        typer.Option("--into", metavar="URL", help="Catalog whose tables get the results as well; made if need be."),
+    ] = None,
     overrides: Overrides = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Check and size the sweep; run nothing.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
@@ -65,6 +69,8 @@ def sweep(
     `endive sweep configs/sweeps/published/*.toml --out sweeps/published`
 
     `endive sweep configs/sweeps/published/mix.toml --plan`
+
+    `endive sweep configs/sweeps/small.toml --into s3://bucket/lake`
     """
     asked = parse_master(master)
     plan = Plan(tuple(load_family(file, overrides or ()) for file in files))
@@ -75,7 +81,7 @@ def sweep(
     output.print(size(plan, cores), soft_wrap=True, markup=False)
     if not plan_only:
         with resumable():
-            run_sweep(plan, directory, master)
+            run_sweep(plan, directory, master, into)
         close(plan, directory, report)
 
 
@@ -98,8 +104,8 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def run_sweep(plan: Plan, directory: Path, master: str | None) -> None:
-    """Do the runs and compute the measures. What is there already is not done again."""
+def run_sweep(plan: Plan, directory: Path, master: str | None, into: str | None = None) -> None:
+    """Do the runs and compute the measures; publish the runs in the catalog `into`. What is there is not done again."""
     from endive.pipeline.daemon import warm_engine  # noqa: PLC0415 - Numba and Spark take seconds to load
     from endive.pipeline.execute import execute  # noqa: PLC0415
     from endive.pipeline.frames import consolidate  # noqa: PLC0415
@@ -112,11 +118,34 @@ def run_sweep(plan: Plan, directory: Path, master: str | None) -> None:
     java = find_java()
     warn(java.skipped)
     errors.print(f"starting Spark with {java}", markup=False, soft_wrap=True)
-    with spark_session(master, settings=LIGHT if plan.keep == "summaries" else {}, java=java) as spark:
-        with _progress(plan, directory) as tell:
+    settings = LIGHT if plan.keep == "summaries" else {}
+    with _published(plan, directory, into) as publish, spark_session(master, settings=settings, java=java) as spark:
+        with _progress(plan, directory) as show:
+
+            def tell(count: int, seconds: float) -> None:
+                publish()
+                show(count, seconds)
+
             execute(plan, directory, spark, tell)
+        publish()
         errors.print("computing measures", markup=False)
         consolidate(directory, spark)
+
+
+@contextmanager
+def _published(plan: Plan, directory: Path, into: str | None) -> Iterator[Callable[[], None]]:
+    """Give a function that puts into the catalog what has been finished since it was called last."""
+    if into is None:
+        yield lambda: None
+        return
+    from endive.pipeline.tables.sweeps import Publication  # noqa: PLC0415 - PyIceberg takes a second to load
+
+    with Publication(into, directory.absolute().name, SweepDirectory(directory.absolute())) as publication:
+        publication.begin(plan)
+        publication.publish()
+        yield publication.publish
+        tables = ", ".join(publication.tables)
+        errors.print(f"published in {into}: {tables}", markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from endive.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from endive.protocol.requests import Delete, Get, List, Now, ObjectInfo, Put, PutIfAbsent, Request
+from endive.protocol.requests import Delete, Get, List, Now, ObjectInfo, Put, PutIfAbsent, Request, Sleep
 from endive.protocol.two_phase import CommitRecord, DeleteRecord, GetRecord
 
 T = TypeVar("T", bound=Hashable)
@@ -307,12 +307,17 @@ class _Search:
         return _Step(node.number, self._held.of(after), recorded, what)
 
     def _past_records(self, place: int, node: Node) -> tuple[Node, frozenset[Hashable]]:
-        """Take note of what a protocol records, and tell the time where it stands still: nobody else sees it."""
+        """Take note of what a protocol records, and tell the time where it stands still: nobody else sees it.
+
+        A sleep is over at once: every order is tried anyway, and nothing may rely on how long it takes.
+        """
         recorded: frozenset[Hashable] = frozenset()
-        while isinstance(node.request, Record) or (isinstance(node.request, Now) and not self._bounds.clock_jumps):
+        while isinstance(node.request, Record | Sleep) or (
+            isinstance(node.request, Now) and not self._bounds.clock_jumps
+        ):
             if isinstance(node.request, Record):
                 recorded |= {node.request.event}
-            node = self._automata[place].after(node, None if isinstance(node.request, Record) else 0)
+            node = self._automata[place].after(node, 0 if isinstance(node.request, Now) else None)
         return node, recorded
 
     # What is found.

@@ -23,18 +23,11 @@ from endive.errors import EndiveError, InvariantError, OutcomeUnknownError
 from endive.objects.api import carry_out
 from endive.objects.faulty import Delay
 from endive.objects.memory import MemoryStore
-from endive.protocol.requests import Delete, GetRange, List, Now, Put, PutIfAbsent, Request, Steps
+from endive.protocol.requests import Delete, GetRange, List, Now, Put, PutIfAbsent, Request, Sleep, Steps
 from endive.rng import Stream, stream
 
 TIMEOUT_MS = 5_000.0
 EVENTS_MAX = 1_000_000
-
-
-@dataclass(frozen=True)
-class Sleep(Request[None]):
-    """Nothing, for so many milliseconds."""
-
-    ms: float
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,18 @@
 
 In reading order: `model` (what a manifest says), `manifest`, `format`, `bloom`, `compression` (bytes), `wal`, `opening`
 (claim, fence, replay), `reading` (views, checkpoints), `merge`, `tables`, `lookup` (rows in files), `compactor`,
-`collector`, `check`; all of these are protocols and values. Then what has threads: `writing` (the write queue, which
-has none), `cache`, `view`, `housekeeping`, `store`, `reader`.
+`collector`, `check`; `recent`, `transaction`, `membership` (several processes write); all of these are protocols and
+values. Then what has threads: `writing` (the write queue, which has none), `cache`, `view`, `housekeeping`, `store`,
+`reader`, `grouping`, `shared`.
 """
 
 import logging
 
-from endive.kv.options import StoreOptions
+from endive.kv.options import SharedOptions, StoreOptions
 from endive.kv.reader import Reader
+from endive.kv.shared import SharedStore
 from endive.kv.store import Store, Ticket
 
-__all__ = ["Reader", "Store", "StoreOptions", "Ticket"]
+__all__ = ["Reader", "SharedOptions", "SharedStore", "Store", "StoreOptions", "Ticket"]
 
 logging.getLogger("endive").addHandler(logging.NullHandler())  # what a library logs is for who asks for it

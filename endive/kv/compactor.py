@@ -72,18 +72,18 @@ def compact_wal(epoch: int) -> Steps[Compaction | None]:
     if groups is None:  # slots behind the last compacted one vanish only if somebody else has compacted them
         now = yield from require_newest()
         raise _lost_or_fenced(epoch, now, WAL.path_of(after + 1))
-    end = after + len(groups)
     rows = merge((held for _, held in groups), keep_tombstones=bool(base.value.runs))
     row_seq = max((footer.seq_last for footer, _ in groups), default=0)
     ssts = yield from _write(cut(rows, SST_BYTES), epoch, base.value.sst_id_last)
     run = SortedRun(0, ssts) if ssts else None
     sst_last = ssts[-1].id if ssts else base.value.sst_id_last
     put_id = yield from ask(NewId())
+    put_ids = tuple(footer.put_id for footer, _ in groups)
     change = partial(
-        _with_wal, put_id=put_id, epoch=epoch, after=after, end=end, row_seq=row_seq, run=run, last=sst_last
+        _with_wal, put_id=put_id, epoch=epoch, after=after, put_ids=put_ids, row_seq=row_seq, run=run, last=sst_last
     )
     manifest = yield from update(MANIFESTS, change)
-    return Compaction(manifest, slots=end - after, rows=len(rows.keys))
+    return Compaction(manifest, slots=len(groups), rows=len(rows.keys))
 
 
 def _groups(after: int, last: int) -> Steps[list[tuple[Footer, Rows]] | None]:
@@ -109,12 +109,12 @@ def _with_wal(
     put_id: str,
     epoch: int,
     after: int,
-    end: int,
+    put_ids: tuple[str, ...],
     row_seq: int,
     run: SortedRun | None,
     last: int,
 ) -> StoreManifest:
-    return base.value.with_wal_compacted(put_id, epoch, after, end, row_seq, run, last)
+    return base.value.with_wal_compacted(put_id, epoch, after, put_ids, row_seq, run, last)
 
 
 def compact_levels(epoch: int, everything: bool = False) -> Steps[Compaction | None]:

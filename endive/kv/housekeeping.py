@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import EndiveError, FencedError, OutcomeUnknownError
@@ -11,10 +11,54 @@ from endive.kv.collector import Collected, collect_garbage
 from endive.kv.compactor import Compaction, claim_compactor, compact_levels, compact_wal
 from endive.logs import tell, tell_error
 
-if TYPE_CHECKING:
-    from endive.kv.store import Store
-
 log = logging.getLogger(__name__)
+
+
+class Habits(Protocol):
+    """The options that concern housekeeping; `StoreOptions` says what they mean."""
+
+    @property
+    def compact_here(self) -> bool:
+        """Whether to compact and to collect."""
+        ...
+
+    @property
+    def poll_interval_ms(self) -> float:
+        """How often to look for something to do."""
+        ...
+
+    @property
+    def collect_interval_ms(self) -> float:
+        """How often to collect."""
+        ...
+
+    @property
+    def retention_ms(self) -> int:
+        """How long superseded manifests are kept."""
+        ...
+
+
+class Household(Protocol):
+    """A store that is open for writing, as its housekeeper sees it."""
+
+    driver: BlockingDriver
+
+    @property
+    def options(self) -> Habits:
+        """How often to do what."""
+        ...
+
+    def look_around(self) -> None:
+        """Take note of what others did, if that is worth a request now and then."""
+        ...
+
+    def learn_compaction(self) -> None:
+        """Take the manifest that a compaction has just written."""
+        ...
+
+    def wants_compaction(self) -> bool:
+        """Whether enough is in the WAL that is not in the levels."""
+        ...
 
 
 def compactions(driver: BlockingDriver, epoch: int, everything: bool = False) -> Iterator[Compaction]:
@@ -37,7 +81,9 @@ def collect_now(driver: BlockingDriver, retention_ms: int) -> Collected:
 class Housekeeper:
     """Looks for newer manifests, and compacts and collects if the store was opened that way."""
 
-    def __init__(self, store: "Store") -> None:
+    def __init__(self, store: Household, factor: float = 1.0) -> None:
+        self._factor = factor
+        """By how much collections are rarer than the options say: several processes should not collect at once."""
         self._store = store
         self._epoch = 0
         """Of the compactor; 0: not claimed. It is claimed when there is something to do."""
@@ -74,7 +120,7 @@ class Housekeeper:
         store = self._store
         self._epoch = self._epoch or store.driver.run(claim_compactor())
         for _ in compactions(store.driver, self._epoch, everything):
-            store.refresh()
+            store.learn_compaction()
             if self._stopped.is_set():
                 return
 
@@ -88,12 +134,12 @@ class Housekeeper:
             if self._stopped.is_set():
                 return
             try:
-                self._store.refresh()
+                self._store.look_around()
                 if not options.compact_here:
                     continue
-                if self._store.uncompacted_bytes >= options.compact_bytes:
+                if self._store.wants_compaction():
                     self.compact()
-                if since_collection_ms >= options.collect_interval_ms:
+                if since_collection_ms >= options.collect_interval_ms * self._factor:
                     since_collection_ms = 0.0
                     self.collect()
             except FencedError as error:

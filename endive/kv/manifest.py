@@ -22,7 +22,9 @@ from endive.kv.model import Checkpoint, SortedRun, SstInfo, StoreManifest
 from endive.protocol.sequenced import Family
 
 MAGIC = b"ENDIVEMF"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 1 had no `shared_epoch` and no `wal_put_ids`: it is read as a store that was never shared."""
+VERSIONS_READ = (1, FORMAT_VERSION)
 _HEADER = struct.Struct(">8sHI")
 SIZE_MAX = 1 << 28
 """A manifest of 100,000 SSTs has about 20 MB of JSON."""
@@ -40,8 +42,8 @@ def decode_manifest(path: str, body: bytes) -> StoreManifest:
     if len(body) < _HEADER.size or not body.startswith(MAGIC):
         raise CorruptObjectError(path, "not a manifest of an Endive store, or cut short")
     _, version, checksum = _HEADER.unpack_from(body)
-    if version != FORMAT_VERSION:
-        raise CorruptObjectError(path, f"format version {version}; this Endive reads version {FORMAT_VERSION}")
+    if version not in VERSIONS_READ:
+        raise CorruptObjectError(path, f"format version {version}; this Endive reads up to version {FORMAT_VERSION}")
     rest = body[_HEADER.size :]
     if crc32c(rest) != checksum:
         raise CorruptObjectError(path, "the manifest's checksum does not match: the object is damaged")
@@ -54,7 +56,8 @@ def decode_manifest(path: str, body: bytes) -> StoreManifest:
 def _manifest(fields: dict[str, Any]) -> StoreManifest:
     runs = tuple(_run(run) for run in fields.pop("runs"))
     checkpoints = tuple(Checkpoint(**checkpoint) for checkpoint in fields.pop("checkpoints"))
-    return StoreManifest(**fields, runs=runs, checkpoints=checkpoints)
+    put_ids = tuple(map(str, fields.pop("wal_put_ids", ())))
+    return StoreManifest(**fields, runs=runs, checkpoints=checkpoints, wal_put_ids=put_ids)
 
 
 def _run(fields: dict[str, Any]) -> SortedRun:

@@ -13,6 +13,8 @@ from endive.errors import CheckpointGoneError, FencedError, InvariantError
 SSTS_PER_EPOCH = 10**10
 """An SST's id is its compactor's epoch times this, plus a count: later epochs have higher ids, and no two share one."""
 NEVER_EXPIRES = 0
+PUT_IDS_KEPT = 256
+"""Slots of which the manifest remembers who filled them: the last ones that were compacted."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,20 @@ class StoreManifest:
     runs: tuple[SortedRun, ...] = ()
     """Newest first; levels ascend."""
     checkpoints: tuple[Checkpoint, ...] = ()
+    shared_epoch: int = 0
+    """The writer epoch that several processes share, once its fences stand. 0: there has been none."""
+    wal_put_ids: tuple[str, ...] = ()
+    """Put ids of the last slots that were compacted; the last one is that of `wal_id_last_compacted`."""
+
+    @property
+    def is_joinable(self) -> bool:
+        """Whether the writer epoch is one that processes may join."""
+        return self.shared_epoch == self.writer_epoch != 0
+
+    def filled_by(self, slot: int) -> str | None:
+        """Return the put id of a slot that was compacted; None if that is not remembered any more."""
+        place = slot - self.wal_id_last_compacted - 1 + len(self.wal_put_ids)
+        return self.wal_put_ids[place] if 0 <= place < len(self.wal_put_ids) else None
 
     def checkpoint(self, checkpoint_id: str) -> Checkpoint:
         """Return a checkpoint by id or by name."""
@@ -105,16 +121,30 @@ class StoreManifest:
             checkpoints=(*self.checkpoints, pin),
         )
 
+    def with_shared(self, put_id: str, epoch: int) -> "StoreManifest":
+        """Let other processes join a writer epoch whose fences stand; the same value if they may already."""
+        if self.writer_epoch != epoch:
+            raise FencedError("member", epoch, self.writer_epoch)
+        return self if self.shared_epoch == epoch else replace(self, put_id=put_id, shared_epoch=epoch)
+
     def with_compactor(self, put_id: str) -> "StoreManifest":
         """Claim the next compactor epoch. SSTs of earlier epochs that are not in use are garbage from here on."""
         epoch = self.compactor_epoch + 1
         return replace(self, put_id=put_id, compactor_epoch=epoch, sst_id_last=epoch * SSTS_PER_EPOCH)
 
     def with_wal_compacted(
-        self, put_id: str, epoch: int, after: int, end: int, row_seq: int, run: SortedRun | None, sst_id_last: int
+        self,
+        put_id: str,
+        epoch: int,
+        after: int,
+        put_ids: tuple[str, ...],
+        row_seq: int,
+        run: SortedRun | None,
+        sst_id_last: int,
     ) -> "StoreManifest":
-        """Put the slots after `after` up to `end` into the levels; `run` is None if they held no rows."""
+        """Put the slots after `after`, one for each put id, into the levels; `run` is None if they held no rows."""
         self._require_compactor(epoch)
+        end = after + len(put_ids)
         if self.wal_id_last_compacted != after:
             raise InvariantError(
                 "one compactor at a time", f"compacted up to {self.wal_id_last_compacted}, not {after}"
@@ -127,6 +157,7 @@ class StoreManifest:
             row_seq_last_compacted=max(self.row_seq_last_compacted, row_seq),
             runs=self.runs if run is None else (run, *self.runs),
             sst_id_last=sst_id_last,
+            wal_put_ids=(*self.wal_put_ids, *put_ids)[-PUT_IDS_KEPT:],
         )
 
     def with_merged(

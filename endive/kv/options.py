@@ -31,3 +31,27 @@ class StoreOptions:
     collect_interval_ms: float = 60_000.0
     retention_ms: int = RETENTION_MS
     cache_bytes: int = CACHE_BYTES
+
+
+@dataclass(frozen=True)
+class SharedOptions:
+    """How a member of a shared store behaves."""
+
+    group_works_max: int = 1024
+    """Works that share one WAL object. The others wait for the next."""
+    linger_max_ms: float = 50.0
+    """How long at most a group may wait for the committers that were answered last: all then share the next request."""
+    compact_slots: int = 256
+    """The embedded compactor starts when so many slots are not in the levels; each is a request for who opens."""
+    compact_bytes: int = 32 * 1024 * 1024
+    """...or so many bytes. Both times a number between 1 and 2 that each process draws for itself."""
+    compact_here: bool = True
+    """Run compactor and collector inside this process. False: another member or `endive kv compact` does."""
+    poll_interval_ms: float = 1000.0
+    """How often to see whether there is something to compact or to collect. It costs no request."""
+    collect_interval_ms: float = 60_000.0
+    """How often to collect, times the same number."""
+    retention_ms: int = RETENTION_MS
+    idle_max_ms: float = 60_000.0
+    """After so long without news a commit looks at the log first, instead of finding out by losing."""
+    cache_bytes: int = CACHE_BYTES

@@ -269,6 +269,20 @@ class Store:
                 self._changed.notify_all()
             return self._manifest.number > known
 
+    # For the housekeeper.
+
+    def look_around(self) -> None:
+        """Look for a newer manifest."""
+        self.refresh()
+
+    def learn_compaction(self) -> None:
+        """Take the manifest that a compaction has just written."""
+        self.refresh()
+
+    def wants_compaction(self) -> bool:
+        """Whether enough is in the WAL that is not in the levels."""
+        return self.uncompacted_bytes >= self.options.compact_bytes
+
     # The rest.
 
     @property

@@ -10,7 +10,7 @@ this runs on. Profiles of AWS (`~/.aws`) are read by `boto3`, if it is installed
 import importlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -51,17 +51,20 @@ _REMEDIES = {
 _HOPELESS = ("NoSuchBucket", "ContainerNotFound", "401 Unauthorized", "403 Forbidden")
 
 
-def open_remote(url: str, endpoint: str | None = None) -> "RemoteStore":
-    """Return the store at `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`."""
+def open_remote(url: str, endpoint: str | None = None, chosen: Mapping[str, str] | None = None) -> "RemoteStore":
+    """Return the store at `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
+
+    `chosen`: obstore's settings that are not to be found in the environment.
+    """
     parts = urlsplit(url)
     if not parts.netloc:
         raise ConfigurationError(url, ["the URL names no bucket"])
-    settings: dict[str, Any] = {"prefix": parts.path.strip("/") or None}
+    settings: dict[str, Any] = {"prefix": parts.path.strip("/") or None, **(chosen or {})}
     if endpoint is not None:
         settings["base_url" if parts.scheme == "gs" else "endpoint"] = endpoint
         settings["client_options"] = {"allow_http": endpoint.startswith("http://")}
     kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
-    if parts.scheme == "s3":
+    if parts.scheme == "s3" and "access_key_id" not in settings:
         settings["credential_provider"] = credentials_of_aws(url)
     try:
         reading = kinds[parts.scheme](parts.netloc, **settings, retry_config=_retries(3))

@@ -11,6 +11,7 @@ after the fork.
 
 import gc
 import os
+import sys
 import zipimport
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,8 +35,8 @@ inter_arrival = { scale = 1 }
 """
 
 
-def prepare() -> None:
-    """Load all that a task may need, into memory that the workers share."""
+def prepare(planning: bool = False) -> None:
+    """Load all that a task may need, into memory that the workers share; `planning`: all that planning may need."""
     os.environ |= ONE_THREAD
     # PySpark 4.1 forgets before each task what is in the zip files on the path and lists them again, pyspark.zip
     # among them: a tenth of a second a task. They do not change while a daemon lives.
@@ -45,7 +46,10 @@ def prepare() -> None:
     import pyarrow.parquet  # noqa: PLC0415, F401
     import pyspark.worker  # noqa: PLC0415, F401
 
-    warm_engine()
+    if planning:
+        warm_tables()
+    else:
+        warm_engine()
     # After each task Spark collects garbage. What is here now will never be any: leave it out, and the pages shared.
     gc.collect()
     gc.freeze()
@@ -62,9 +66,20 @@ def warm_engine() -> None:
         simulate(parse_configuration(MILLISECOND), seed=1)
 
 
+def warm_tables() -> None:
+    """Load what planning and committing for a table take: a second, and Spark asks several processes in turn."""
+    import pyiceberg.io.pyarrow  # noqa: PLC0415
+    import pyiceberg.table  # noqa: PLC0415, F401
+
+    import endive.pipeline.tables.streaming  # noqa: PLC0415, F401
+
+
 def main() -> None:
-    """Prepare, then serve Spark until it closes standard input."""
-    prepare()
+    """Prepare, then serve Spark until it closes standard input.
+
+    Spark names the kind of worker: `pyspark.worker` runs tasks, `pyspark.sql.…` plan and commit for sources.
+    """
+    prepare(planning=len(sys.argv) > 1 and sys.argv[1].startswith("pyspark.sql."))
     from pyspark import daemon  # noqa: PLC0415 - which worker it runs it reads from the command line, when imported
 
     serve: Callable[[], None] = daemon.manager

@@ -34,6 +34,7 @@ from endive.errors import ConfigurationError, SparkUnavailableError
 from endive.pipeline.java import JavaHome, find_java
 from endive.pipeline.jvm import Jvm
 from endive.pipeline.master import TASK_ATTEMPTS, Master, parse_master, reach
+from endive.pipeline.tables import source as tables
 
 EXECUTOR_TIMEOUT_S = 120.0
 """How long a standalone cluster may take to give the first executor."""
@@ -82,6 +83,7 @@ def spark_session(
             spark = _connect(jvm, asked)
             if asked.addresses:
                 _wait_for_executor(jvm, spark, asked)
+            tables.register(spark)
             yield spark
             spark.stop()
             _disconnect()
@@ -205,6 +207,7 @@ def _settings(master: Master, address: str | None, directory: Path) -> dict[str,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.daemon.module": "endive.pipeline.daemon",
         "spark.task.maxFailures": str(TASK_ATTEMPTS),
+        **tables.SETTINGS,
         "spark.python.unix.domain.socket.enabled": str(len(str(directory)) <= SOCKET_DIRECTORY_LENGTH_MAX).lower(),
     }
     if address is not None:

@@ -103,6 +103,13 @@ class Now(Request[int]):
 
 
 @dataclass(frozen=True, slots=True)
+class Sleep(Request[None]):
+    """Nothing, for so many milliseconds: others may get on meanwhile, and nothing relies on it."""
+
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class NewId(Request[str]):
     """32 hexadecimal digits that nobody has seen before."""
 

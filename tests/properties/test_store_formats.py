@@ -1,6 +1,8 @@
 """The store's bytes: what is written is read back, and what is damaged is refused without a crash."""
 
-from dataclasses import replace
+import json
+import struct
+from dataclasses import asdict, replace
 
 import pytest
 from google_crc32c import value as crc32c
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from endive.errors import CorruptObjectError
 from endive.kv.bloom import KEYS_MIN, build_filter, may_contain
+from endive.kv.compression import compress
 from endive.kv.format import (
     FENCE_SIZE_BYTES,
     Rows,
@@ -18,7 +21,7 @@ from endive.kv.format import (
     encode_fence,
     encode_sst,
 )
-from endive.kv.manifest import decode_manifest, encode_manifest
+from endive.kv.manifest import MAGIC, decode_manifest, encode_manifest
 from endive.kv.model import Checkpoint, SortedRun, SstInfo, StoreManifest
 
 PUT_ID = "ab" * 16
@@ -149,10 +152,23 @@ def test_a_damaged_manifest_is_refused(manifest: StoreManifest, data: st.DataObj
 
 def test_a_newer_format_is_named() -> None:
     body = bytearray(encode_manifest(StoreManifest(PUT_ID)))
-    body[9] = 2
+    body[9] = 3
 
-    with pytest.raises(CorruptObjectError, match="format version 2; this Endive reads version 1"):
+    with pytest.raises(CorruptObjectError, match="format version 3; this Endive reads up to version 2"):
         decode_manifest("path", bytes(body))
+
+
+def test_a_manifest_from_before_stores_were_shared_is_read() -> None:
+    fields = asdict(StoreManifest(PUT_ID, writer_epoch=3, wal_id_last_compacted=7))
+    del fields["shared_epoch"], fields["wal_put_ids"]
+    rest = compress(json.dumps(fields).encode())
+    body = struct.pack(">8sHI", MAGIC, 1, crc32c(rest)) + rest
+
+    manifest = decode_manifest("path", body)
+
+    assert manifest == StoreManifest(PUT_ID, writer_epoch=3, wal_id_last_compacted=7)
+    assert not manifest.is_joinable
+    assert manifest.filled_by(7) is None
 
 
 def test_two_claims_never_have_the_same_bytes() -> None:

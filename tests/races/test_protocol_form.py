@@ -20,7 +20,17 @@ PROTOCOLS = [
     *sorted((ROOT / "endive" / "protocol").glob("*.py")),
     *(
         ROOT / "endive" / "kv" / f"{name}.py"
-        for name in ("opening", "reading", "compactor", "collector", "lookup", "tables", "check")
+        for name in (
+            "opening",
+            "reading",
+            "compactor",
+            "collector",
+            "lookup",
+            "tables",
+            "check",
+            "transaction",
+            "membership",
+        )
     ),
     ROOT / "tests" / "races" / "scenarios.py",
     ROOT / "tests" / "races" / "two_phase_scenarios.py",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
-from endive.drivers.simulated import Faults, Machine, Sleep, World, latency_from, short_latency
+from endive.drivers.simulated import Faults, Machine, World, latency_from, short_latency
 from endive.errors import CheckpointGoneError, EndiveError, FencedError, MissingObjectError, OutcomeUnknownError
 from endive.kv.check import check_store
 from endive.kv.collector import collect_garbage
@@ -21,7 +21,7 @@ from endive.kv.tables import NoCache
 from endive.kv.wal import WAL
 from endive.kv.writing import WriteQueue
 from endive.protocol.fencing import append
-from endive.protocol.requests import NewId, Steps, ask
+from endive.protocol.requests import NewId, Sleep, Steps, ask
 from endive.rng import Stream, stream
 from endive.sim.delays import delay_of
 from endive.sim.profiles import load_profile_set

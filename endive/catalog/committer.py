@@ -1,0 +1,314 @@
+"""The commit loop: work a change out, write what it needs, commit, and begin anew if the table had moved on.
+
+**What can race.** Anybody may commit to, rename or drop a table at any moment. The work in `commit` sees that, since it
+runs on the newest state: it commits on exactly the version that a change was worked out on, or not at all. Then the
+change is worked out anew, an append on top of what won (`rebase`); anything else only if its requirements still hold.
+
+**What may be deleted.** Files that were written for an attempt that certainly failed: the work returned `Stale` or
+raised an error of its own. After `OutcomeUnknownError` a record may name the files, so they stay. The commit is
+repeated once, under its id; a repeat that fails proves nothing, since the first request may still arrive.
+
+**Locks.** Commits of one process to one table queue. They are not needed for correctness: of commits that race, all
+but one would have worked in vain. Commits that are worked out inside the transaction do not race, and do not queue.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from threading import Lock
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import SetPropertiesUpdate
+
+from endive.catalog import tables
+from endive.catalog.commit import (
+    Staged,
+    Stale,
+    TableChange,
+    check_requirements,
+    commit_changes,
+    failed_requirements,
+    stage,
+    structure_after,
+    view_for,
+    whole_metadata,
+)
+from endive.catalog.keys import commit_key
+from endive.catalog.manifests import changed_files, read_list
+from endive.catalog.metadata_files import MetadataFiles
+from endive.catalog.names import Identifier, text_of
+from endive.catalog.rebase import added_snapshots, is_append, must_rebase, rebase
+from endive.catalog.records import CommitRecord
+from endive.catalog.tables import TableView
+from endive.catalog.works import Transaction, TransactionalStore
+from endive.errors import CommitConflictError, CommitRetriesExhaustedError, NotInCatalogError, OutcomeUnknownError
+from endive.protocol.requests import Steps
+
+ATTEMPTS = "endive.commit.attempts"
+"""Table property: how often a commit that loses races is worked out anew before it fails."""
+ATTEMPTS_DEFAULT = 100
+
+Answers = tuple[CommitRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change as it is about to be committed."""
+
+    change: TableChange
+    view: TableView | None
+    """The table as the change was worked out on; None: it is to be created."""
+    staged: Staged | None = None
+    """None: to be worked out inside the transaction."""
+    whole: TableMetadata | None = None
+    """The metadata afterwards, which the metadata file shows; None without `staged`."""
+    written: tuple[str, ...] = ()
+    """Files that nobody needs if the commit fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of a change."""
+
+    answer: CommitRecord
+    whole: TableMetadata | None
+    """The table's metadata as the commit left it; None if it is not at hand."""
+
+
+class _TableLock:
+    """A lock that can be referred to weakly."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+
+class Committer:
+    """Commits changes of tables. Safe to use from many threads."""
+
+    def __init__(
+        self, store: TransactionalStore, files: MetadataFiles, clock: Callable[[], int], new_id: Callable[[], str]
+    ) -> None:
+        self.store = store
+        self.files = files
+        self._clock = clock
+        self._new_id = new_id
+        self._locks: WeakValueDictionary[Identifier, _TableLock] = WeakValueDictionary()
+        self._locks_lock = Lock()
+
+    def commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[Committed]:
+        """Commit changes of different tables, all or none. Without an id, one is drawn."""
+        if commit_id is not None:
+            known = self._answered(changes, commit_id)
+            if known is not None:
+                return known
+        drawn = commit_id if commit_id is not None else self._new_id()
+        views = [self._view(change, whole=False) for change in changes]
+        indexed = [self._with_files(change, view) for change, view in zip(changes, views, strict=True)]
+        if all(self._follows_later(change, view) for change, view in zip(changes, views, strict=True)):
+            answer = self._commit_inside(indexed, drawn)
+            if answer is not None:
+                return answer
+        with self._queued({change.identifier for change in indexed}):
+            return self._commit_in_turn(indexed, drawn)
+
+    def _commit_inside(self, changes: Sequence[TableChange], commit_id: str) -> list[Committed] | None:
+        """Commit without working anything out before; None if an append has to be put on top of another first."""
+        try:
+            answer = self._transact([Proposal(change, None) for change in changes], commit_id)
+        except CommitConflictError:
+            if not any(is_append(change) for change in changes):
+                raise
+            return None
+        return None if isinstance(answer, Stale) else [Committed(one, None) for one in answer]
+
+    def _commit_in_turn(self, changes: Sequence[TableChange], commit_id: str) -> list[Committed]:
+        attempts_max = 1
+        loser = changes[0].identifier
+        attempt = 0
+        while attempt < attempts_max:
+            proposals = self._prepared(changes, attempt)
+            attempts_max = max(self._attempts_max(proposals), 1)
+            answer = self._commit_once(proposals, commit_id)
+            if not isinstance(answer, Stale):
+                self._delete_replaced(changes, proposals)
+                return [
+                    Committed(one, proposal.whole if _is_of(proposal, one) else None)
+                    for proposal, one in zip(proposals, answer, strict=True)
+                ]
+            loser = answer.identifier
+            attempt += 1
+        raise CommitRetriesExhaustedError(text_of(loser), "lost its race", attempts_max, ATTEMPTS)
+
+    def _commit_once(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
+        try:
+            answer = self._transact(proposals, commit_id)
+        except OutcomeUnknownError:
+            raise  # a record may name the files
+        except CommitConflictError:
+            self._discard(proposals)
+            if not any(is_append(proposal.change) for proposal in proposals):
+                raise
+            return Stale(proposals[0].change.identifier)  # if it is a real conflict, the next attempt says so
+        except BaseException:
+            self._discard(proposals)
+            raise
+        if isinstance(answer, Stale):
+            self._discard(proposals)
+        return answer
+
+    def _transact(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
+        now_ms = self._clock()
+        worked_out = [(proposal.change, proposal.staged) for proposal in proposals]
+
+        def work(tx: Transaction) -> Steps[Answers | Stale]:
+            answers = yield from commit_changes(tx, worked_out, commit_id, now_ms)
+            return answers
+
+        try:
+            return self.store.transact(work)
+        except OutcomeUnknownError as unknown:
+            return self._repeat(work, unknown)
+
+    def _repeat(self, work: Callable[[Transaction], Steps[Answers | Stale]], unknown: OutcomeUnknownError) -> Answers:
+        try:
+            answer = self.store.transact(work)
+        except Exception as error:
+            raise unknown from error
+        if isinstance(answer, Stale):
+            raise unknown
+        return answer
+
+    # Working a change out.
+
+    def _with_files(self, change: TableChange, view: TableView | None) -> TableChange:
+        """Read what the snapshots that are added change: small files, which the caller has just written."""
+        missing = [one for one in added_snapshots(change) if one.snapshot_id not in change.files]
+        if not missing:
+            return change
+        if view is None or not must_rebase(change, view.metadata):
+            check_requirements(change, view)  # the cheapest way to fail
+        metadata = structure_after(change, view.record.metadata if view is not None else None)
+        io = self.files.io(metadata.location, metadata.properties)
+        found = {one.snapshot_id: changed_files(io, read_list(io, one.manifest_list), one, metadata) for one in missing}
+        return replace(change, files={**change.files, **found})
+
+    def _follows_later(self, change: TableChange, view: TableView | None) -> bool:
+        """Whether the metadata file of a change is written after it, so that nothing has to be done before."""
+        return view is not None and not self.files.written_before(_with_properties(view.record.metadata, change))
+
+    def _prepared(self, changes: Sequence[TableChange], attempt: int) -> list[Proposal]:
+        proposals: list[Proposal] = []
+        try:
+            for change in changes:
+                proposals.append(self._proposal(change, attempt))
+        except BaseException:
+            self._discard(proposals)
+            raise
+        return proposals
+
+    def _proposal(self, change: TableChange, attempt: int) -> Proposal:
+        view = self._view(change, whole=True)
+        written: tuple[str, ...] = ()
+        if view is not None and must_rebase(change, view.metadata):
+            io = self.files.io(view.record.metadata.location, view.record.metadata.properties)
+            moved = rebase(change, view.metadata, io, UUID(self._new_id()), attempt + 1, self._clock())
+            change, written = moved.change, moved.written
+        if view is not None and not self.files.written_before(_with_properties(view.record.metadata, change)):
+            return Proposal(change, view, written=written)
+        previous = view.record.metadata_location if view is not None else ""
+        staged = stage(change, view, self._clock(), lambda metadata: self.files.new_location(metadata, previous))
+        whole = whole_metadata(view, staged)
+        if not staged.changes_nothing:
+            self.files.write(whole, staged.record.metadata_location)
+            written += (staged.record.metadata_location,)
+        return Proposal(change, view, staged, whole, written)
+
+    def _view(self, change: TableChange, whole: bool) -> TableView | None:
+        """Return the table as this process knows it; as it is, if it seems not to fit the change."""
+
+        def look(tx: Transaction) -> Steps[TableView | None]:
+            record = yield from tables.find_table(tx, change.identifier)
+            if record is None:
+                return None
+            view = yield from tables.whole_view(tx, record) if whole else view_for(tx, record, change)
+            return view
+
+        view = self.store.read_known(look)
+        metadata = view.metadata if view is not None else None
+        if (view is None) != change.creates or failed_requirements(change, metadata):
+            view = self.store.read(look)
+        if view is None and not change.creates:
+            raise NotInCatalogError(
+                "Table", text_of(change.identifier), "it may have been dropped or renamed since it was loaded"
+            )
+        return view
+
+    def _attempts_max(self, proposals: Sequence[Proposal]) -> int:
+        texts = [
+            proposal.view.record.metadata.properties.get(ATTEMPTS, "") if proposal.view is not None else ""
+            for proposal in proposals
+        ]
+        return min(int(text) if text.isdigit() else ATTEMPTS_DEFAULT for text in texts)
+
+    def _answered(self, changes: Sequence[TableChange], commit_id: str) -> list[Committed] | None:
+        """Return what a commit of this id has answered; None if there was none."""
+
+        def look(tx: Transaction) -> Steps[list[Committed]]:
+            found = []
+            for change in changes:
+                record = yield from tables.find_table(tx, change.identifier)
+                body = (yield from tx.get(commit_key(record.uuid, commit_id))) if record is not None else None
+                if body is not None:
+                    found.append(Committed(CommitRecord.decoded(body), None))
+            return found
+
+        found = self.store.read(look)
+        return found if len(found) == len(changes) else None
+
+    # Files.
+
+    def _discard(self, proposals: Sequence[Proposal]) -> None:
+        """Delete the files of a commit that certainly did not happen."""
+        for proposal in proposals:
+            for path in proposal.written:
+                self.files.delete(path)
+
+    def _delete_replaced(self, changes: Sequence[TableChange], proposals: Sequence[Proposal]) -> None:
+        """Delete the manifest lists that the client wrote, and that a rebased commit has replaced."""
+        for change, proposal in zip(changes, proposals, strict=True):
+            kept = {one.manifest_list for one in added_snapshots(proposal.change)}
+            for one in added_snapshots(change):
+                if one.manifest_list not in kept:
+                    self.files.delete(one.manifest_list)
+
+    @contextmanager
+    def _queued(self, identifiers: set[Identifier]) -> Iterator[None]:
+        with self._locks_lock:
+            locks = [self._locks.setdefault(one, _TableLock()) for one in sorted(identifiers)]
+        for each in locks:
+            each.lock.acquire()
+        try:
+            yield
+        finally:
+            for each in reversed(locks):
+                each.lock.release()
+
+
+def _is_of(proposal: Proposal, answer: CommitRecord) -> bool:
+    """Whether an answer is that of this proposal, and not of an earlier attempt that had succeeded unnoticed."""
+    record = proposal.staged.record if proposal.staged is not None else None
+    return record is not None and (record.version, record.metadata_location) == (
+        answer.version,
+        answer.metadata_location,
+    )
+
+
+def _with_properties(metadata: TableMetadata, change: TableChange) -> TableMetadata:
+    """Return the metadata with the properties that a change sets: it may change when the file is written."""
+    updates: dict[str, str] = {}
+    for update in change.updates:
+        if isinstance(update, SetPropertiesUpdate):
+            updates |= update.updates
+    return metadata.model_copy(update={"properties": {**metadata.properties, **updates}}) if updates else metadata

@@ -1,0 +1,134 @@
+"""Old snapshots and lost files: what may be deleted, and when.
+
+**Records first.** Snapshots leave the records in a commit like any other; only then are files deleted, and only those
+that nothing in the table needs as it is after that commit. A crash between leaves orphans.
+
+**What is needed.** Everything reachable from any snapshot of the table, whichever branch or tag it belongs to: manifest
+lists, manifests, live data and delete files; and the metadata files that the table names. A commit that takes over a
+file from a snapshot makes it reachable from another. A new branch or tag cannot point to a snapshot that is gone.
+
+**Orphans.** A file below the table's location that is not needed. It may belong to a commit under way, which nobody
+else knows of; so only files older than a limit count. The listing comes before the look at the table: what is
+committed in between is seen. If another table of the catalog lives in the same place, nothing is deleted.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
+
+from endive.catalog.manifests import read_list
+from endive.catalog.opening import FOLDER
+from endive.catalog.refs import RequirementsAndUpdates
+
+
+@dataclass(frozen=True, slots=True)
+class Reachable:
+    """Files that snapshots need."""
+
+    lists: frozenset[str]
+    manifests: frozenset[str]
+    files: frozenset[str]
+    """Data files and delete files."""
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """All of them."""
+        return self.lists | self.manifests | self.files
+
+
+def reachable(io: FileIO, snapshots: Iterable[Snapshot], known: frozenset[str] = frozenset()) -> Reachable:
+    """Return what snapshots need; manifests in `known` are not looked into."""
+    lists: set[str] = set()
+    manifests: dict[str, ManifestFile] = {}
+    for snapshot in snapshots:
+        lists.add(snapshot.manifest_list)
+        manifests |= {one.manifest_path: one for one in read_list(io, snapshot.manifest_list)}
+    files = {
+        entry.data_file.file_path
+        for path, manifest in manifests.items()
+        if path not in known
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
+        if entry.status != ManifestEntryStatus.DELETED
+    }
+    return Reachable(frozenset(lists), frozenset(manifests), frozenset(files))
+
+
+def named_by(metadata: TableMetadata, metadata_location: str) -> set[str]:
+    """Return the files that a table names itself: metadata files and statistics."""
+    named = {metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+    named |= {one.statistics_path for one in metadata.statistics}
+    named |= {one.statistics_path for one in metadata.partition_statistics}
+    return named - {""}
+
+
+# Expiry.
+
+
+def expired(metadata: TableMetadata, older_than_unix_ms: int, keep_last: int) -> tuple[int, ...]:
+    """Return the snapshots that are old enough, and that neither a branch's recent past nor a tag needs."""
+    kept: set[int] = {ref.snapshot_id for ref in metadata.refs.values()}
+    for ref in metadata.refs.values():
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH:
+            count = max(keep_last, ref.min_snapshots_to_keep or 1, 1)
+            past = ancestors_of(metadata.snapshot_by_id(ref.snapshot_id), metadata)
+            kept |= {one.snapshot_id for one, _ in zip(past, range(count), strict=False)}
+    return tuple(
+        one.snapshot_id
+        for one in metadata.snapshots
+        if one.timestamp_ms < older_than_unix_ms and one.snapshot_id not in kept
+    )
+
+
+def removal(metadata: TableMetadata, snapshot_ids: Sequence[int]) -> RequirementsAndUpdates:
+    """Remove snapshots. The commit refuses those that a branch or tag points to by then."""
+    return (AssertTableUUID(uuid=metadata.table_uuid),), (RemoveSnapshotsUpdate(snapshot_ids=list(snapshot_ids)),)
+
+
+def unneeded(io: FileIO, gone: Sequence[Snapshot], remaining: Sequence[Snapshot]) -> tuple[str, ...]:
+    """Return the files that snapshots needed which are gone, and that no remaining one needs; data files first."""
+    kept_manifests = frozenset(
+        one.manifest_path for snapshot in remaining for one in read_list(io, snapshot.manifest_list)
+    )
+    before = reachable(io, gone, known=kept_manifests)
+    after = reachable(io, remaining) if before.files else Reachable(frozenset(), kept_manifests, frozenset())
+    return (
+        *sorted(before.files - after.files),
+        *sorted(before.manifests - after.manifests),
+        *sorted(before.lists - {one.manifest_list for one in remaining}),
+    )
+
+
+# Orphans.
+
+
+def path_of(location: str) -> str:
+    """Return what identifies a file, however its location is written: without scheme, for a local one."""
+    parts = urlsplit(location)
+    if parts.scheme in {"", "file"}:
+        return parts.path if parts.scheme else location
+    return f"{parts.netloc}{parts.path}"
+
+
+def orphans(listed: Iterable[tuple[str, int]], needed: Iterable[str], older_than_unix_ms: int) -> tuple[str, ...]:
+    """Return the listed locations (with the time of their writing) that are old enough and not needed."""
+    paths = {path_of(location) for location in needed}
+    return tuple(
+        location
+        for location, modified_unix_ms in listed
+        if modified_unix_ms < older_than_unix_ms
+        and path_of(location) not in paths
+        and f"/{FOLDER}/" not in path_of(location)
+    )
+
+
+def overlaps(location: str, other: str) -> bool:
+    """Whether one location is inside the other, or the same."""
+    one, two = path_of(location).rstrip("/") + "/", path_of(other).rstrip("/") + "/"
+    return one.startswith(two) or two.startswith(one)

@@ -1,0 +1,57 @@
+"""Metadata files: where they go, when they are written, and how they are deleted again."""
+
+import logging
+from collections.abc import Mapping
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+
+from endive.errors import ConfigurationError
+
+MODE = "endive.metadata-json"
+"""Property of a table, or of the catalog for tables that do not say: when the metadata file is written."""
+BEFORE, BACKGROUND = "before-acknowledgement", "background"
+
+logger = logging.getLogger(__name__)
+
+
+class MetadataFiles:
+    """Reads, names, writes and deletes metadata files, with the catalog's properties for access."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.properties = dict(properties)
+
+    def io(self, location: str, properties: Mapping[str, str] | None = None) -> FileIO:
+        """Return what reads and writes files at a location; a table's properties come before the catalog's."""
+        return load_file_io({**self.properties, **(properties or {})}, location)
+
+    def written_before(self, metadata: TableMetadata) -> bool:
+        """Whether a table's metadata file is written before a commit is acknowledged."""
+        mode = metadata.properties.get(MODE, self.properties.get(MODE, BEFORE))
+        if mode not in {BEFORE, BACKGROUND}:
+            raise ConfigurationError(MODE, [f"{mode!r} is neither {BEFORE!r} nor {BACKGROUND!r}"])
+        return mode == BEFORE
+
+    def new_location(self, metadata: TableMetadata, previous: str) -> str:
+        """Return a name that no other file has, numbered after the previous metadata file."""
+        provider = load_location_provider(metadata.location, metadata.properties)
+        number = MetastoreCatalog._parse_metadata_version(previous) + 1 if previous else 0
+        return provider.new_table_metadata_file_location(number)
+
+    def read(self, location: str) -> TableMetadata:
+        """Return what a metadata file says."""
+        return FromInputFile.table_metadata(self.io(location).new_input(location))
+
+    def write(self, metadata: TableMetadata, location: str) -> None:
+        """Write a metadata file."""
+        ToOutputFile.table_metadata(metadata, self.io(location, metadata.properties).new_output(location))
+
+    def delete(self, location: str) -> None:
+        """Delete a file that nothing names; what cannot be deleted stays as an orphan."""
+        try:
+            self.io(location).delete(location)
+        except OSError:
+            logger.warning("could not delete %s, which nothing names", location, exc_info=True)

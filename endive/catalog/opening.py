@@ -1,0 +1,84 @@
+"""From a URL to a store, shared by all catalogs of a process that use it: each opening would replay the log.
+
+The store's objects are in `_endive/` below the URL, beside the tables.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from urllib.parse import urlsplit
+
+from endive.catalog.works import TransactionalStore
+from endive.errors import CatalogNotFoundError, StoreNotFoundError
+from endive.kv import SharedStore
+from endive.objects import MemoryStore, ObjectStore, open_objects
+
+FOLDER = "_endive"
+
+
+@dataclass
+class _Shared:
+    store: TransactionalStore
+    users: int
+    pid: int
+
+
+_stores: dict[str, _Shared] = {}
+_memories: dict[str, ObjectStore] = {}
+_lock = Lock()
+
+
+def url_of(uri: str) -> str:
+    """Return a URL for what may be a path; without a slash at its end. Paths are not escaped, as in PyIceberg."""
+    if urlsplit(uri).scheme:
+        return uri.rstrip("/") if not uri.endswith("://") else uri
+    return f"file://{Path(uri).absolute()}"
+
+
+CREDENTIALS = {
+    "s3.access-key-id": "access_key_id",
+    "s3.secret-access-key": "secret_access_key",
+    "s3.session-token": "session_token",
+    "s3.region": "region",
+}
+"""PyIceberg's properties, and obstore's names of the same."""
+
+
+def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
+    """Return the objects at a URL, reached with PyIceberg's properties."""
+    parts = urlsplit(url)
+    if parts.scheme == "memory":
+        return _memories.setdefault(url, MemoryStore())  # lives as long as the process
+    settings = {theirs: properties[ours] for ours, theirs in CREDENTIALS.items() if ours in properties}
+    plain = parts.path if parts.scheme == "file" else url
+    return open_objects(plain, endpoint=properties.get("s3.endpoint"), settings=settings)
+
+
+def _open(url: str, properties: Mapping[str, str], create: bool) -> TransactionalStore:
+    place = url if urlsplit(url).scheme == "memory" else f"{url}/{FOLDER}"
+    try:
+        return SharedStore(open_place(place, properties), create=create)
+    except StoreNotFoundError as error:
+        raise CatalogNotFoundError(url) from error
+
+
+def open_store(url: str, properties: Mapping[str, str], create: bool) -> TransactionalStore:
+    """Return the store at `url`, the one this process has or a new one. Give it back with `release_store`."""
+    with _lock:
+        shared = _stores.get(url)
+        if shared is None or shared.pid != os.getpid():  # after a fork, threads and connections are the parent's
+            shared = _stores[url] = _Shared(_open(url, properties, create), 0, os.getpid())
+        shared.users += 1
+        return shared.store
+
+
+def release_store(url: str) -> None:
+    """Close the store if nobody else uses it."""
+    with _lock:
+        shared = _stores[url]
+        shared.users -= 1
+        if shared.users == 0:
+            del _stores[url]
+            shared.store.close()

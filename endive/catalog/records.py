@@ -1,0 +1,284 @@
+"""What the catalog keeps: records, and their JSON.
+
+The records are the truth about a table; `metadata.json` is written from them. A table's record holds all of Iceberg's
+table metadata but its snapshots and its history, which grow with every commit and have rows of their own: a commit
+writes the table's record, its snapshot, a line of history and its files, however long the table has lived.
+
+Names follow the catalog's specification (`table_uuid`, `current_snapshot_id`, …); what Iceberg needs beyond it is in
+`iceberg`, under Iceberg's own names. Decoding is cached: values are immutable, and so are the models made of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from pydantic_core import from_json, to_json
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+
+from endive.catalog.names import Identifier
+
+FORMAT_VERSION = 1
+"""Of the records; raised when an older Endive could not read them."""
+
+TABLE_FIELDS = {
+    "table_uuid": "table-uuid",
+    "format_version": "format-version",
+    "location": "location",
+    "current_snapshot_id": "current-snapshot-id",
+    "last_updated_time": "last-updated-ms",
+    "properties": "properties",
+    "partition_specs": "partition-specs",
+}
+"""The specification's fields of a table, and Iceberg's names of the same."""
+
+
+T = TypeVar("T")
+
+
+class Decoded(Generic[T]):
+    """Records by their JSON, the youngest ones. What this process writes it need not decode: `remember` it.
+
+    Safe to use from many threads. A record that is still in use when it is forgotten is decoded again.
+    """
+
+    def __init__(self, decode: Callable[[bytes], T], count_max: int) -> None:
+        self._decode = decode
+        self._count_max = count_max
+        self._records: dict[bytes, T] = {}
+        self._lock = Lock()
+
+    def remember(self, body: bytes, record: T) -> bytes:
+        """Take note of what a JSON stands for; return the JSON."""
+        with self._lock:
+            self._records[body] = record
+            if len(self._records) > self._count_max:
+                del self._records[next(iter(self._records))]
+        return body
+
+    def __call__(self, body: bytes) -> T:
+        """Return the record of a JSON."""
+        record = self._records.get(body)
+        if record is None:
+            record = self._decode(body)
+            self.remember(body, record)
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRecord:
+    """The catalog itself: that there is one."""
+
+    format_version: int
+    created_unix_ms: int
+
+    def encoded(self) -> bytes:
+        """Return the JSON."""
+        return to_json({"format_version": self.format_version, "created_unix_ms": self.created_unix_ms})
+
+    @staticmethod
+    def decoded(body: bytes) -> "CatalogRecord":
+        """Return the record of a JSON."""
+        fields = from_json(body)
+        return CatalogRecord(fields["format_version"], fields["created_unix_ms"])
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRecord:
+    """A namespace."""
+
+    namespace: Identifier
+    properties: dict[str, str]
+    creation_id: str
+    """Drawn by who created it, who recognises it by that when the answer got lost."""
+
+    def encoded(self) -> bytes:
+        """Return the JSON."""
+        return to_json(
+            {"namespace": self.namespace, "properties": self.properties, "creation_id": self.creation_id},
+        )
+
+    @staticmethod
+    def decoded(body: bytes) -> "NamespaceRecord":
+        """Return the record of a JSON."""
+        fields = from_json(body)
+        return NamespaceRecord(tuple(fields["namespace"]), fields["properties"], fields["creation_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """A table, without its snapshots and its history."""
+
+    identifier: Identifier
+    version: int
+    """Grows by one with every change of the metadata: what a commit compares."""
+    metadata: TableMetadata
+    """Iceberg's table metadata; `snapshots` and `snapshot_log` are empty here."""
+    metadata_location: str
+    """A metadata file that is there, and shows version `metadata_version`; empty if none was written yet."""
+    metadata_version: int
+    metadata_unix_ms: int = 0
+    """When the table was last updated at that version."""
+    snapshots_made: int = 0
+    """How many there ever were: the next one's ordinal."""
+    history_length: int = 0
+    """The next line's number."""
+
+    @property
+    def uuid(self) -> UUID:
+        """What the table's other rows go by."""
+        return self.metadata.table_uuid
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the metadata file is behind the records."""
+        return self.metadata_version != self.version
+
+    def encoded(self) -> bytes:
+        """Return the JSON."""
+        iceberg = self.metadata.model_dump(mode="json")
+        for name in ("snapshots", "snapshot-log"):
+            iceberg.pop(name, None)
+        schema = {name: iceberg.pop(name) for name in ("current-schema-id", "schemas")}
+        fields = {ours: iceberg.pop(theirs, None) for ours, theirs in TABLE_FIELDS.items()}
+        body = to_json(
+            {
+                "namespace": self.identifier[:-1],
+                "table_name": self.identifier[-1],
+                **fields,
+                "schema": schema,
+                "iceberg": iceberg,
+                "version": self.version,
+                "metadata_location": self.metadata_location,
+                "metadata_version": self.metadata_version,
+                "metadata_unix_ms": self.metadata_unix_ms,
+                "snapshots_made": self.snapshots_made,
+                "history_length": self.history_length,
+            }
+        )
+        return decoded_table.remember(body, self)
+
+    @staticmethod
+    def decoded(body: bytes) -> "TableRecord":
+        """Return the record of a JSON."""
+        return decoded_table(body)
+
+
+def decode_table(body: bytes) -> TableRecord:
+    """Return the record of a JSON, decoded anew."""
+    fields = from_json(body)
+    iceberg: dict[str, Any] = fields["iceberg"] | fields["schema"]
+    iceberg |= {theirs: fields[ours] for ours, theirs in TABLE_FIELDS.items() if fields[ours] is not None}
+    return TableRecord(
+        identifier=(*fields["namespace"], fields["table_name"]),
+        version=fields["version"],
+        metadata=TableMetadataUtil.parse_obj(iceberg),
+        metadata_location=fields["metadata_location"],
+        metadata_version=fields["metadata_version"],
+        metadata_unix_ms=fields["metadata_unix_ms"],
+        snapshots_made=fields["snapshots_made"],
+        history_length=fields["history_length"],
+    )
+
+
+decoded_table = Decoded(decode_table, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A snapshot of a table."""
+
+    table_uuid: UUID
+    ordinal: int
+    """Its place among the table's snapshots."""
+    snapshot: Snapshot
+    files: str
+    """What `__files` holds of it: `changes` since its parent, `all` its files, or `none`: read its manifests."""
+
+    def encoded(self) -> bytes:
+        """Return the JSON."""
+        one = self.snapshot
+        body = to_json(
+            {
+                "table_uuid": self.table_uuid,
+                "snapshot_id": one.snapshot_id,
+                "parent_snapshot_id": one.parent_snapshot_id,
+                "timestamp_ms": one.timestamp_ms,
+                "operation": one.summary.operation.value if one.summary is not None else None,
+                "manifest_list": one.manifest_list,
+                "summary": one.summary.additional_properties if one.summary is not None else None,
+                "sequence_number": one.sequence_number,
+                "schema_id": one.schema_id,
+                "first_row_id": one.first_row_id,
+                "added_rows": one.added_rows,
+                "ordinal": self.ordinal,
+                "files": self.files,
+            }
+        )
+        return decoded_snapshot.remember(body, self)
+
+    @staticmethod
+    def decoded(body: bytes) -> "SnapshotRecord":
+        """Return the record of a JSON."""
+        return decoded_snapshot(body)
+
+
+def decode_snapshot(body: bytes) -> SnapshotRecord:
+    """Return the record of a JSON, decoded anew."""
+    fields = from_json(body)
+    operation, summary = fields["operation"], fields["summary"]
+    snapshot = Snapshot(
+        snapshot_id=fields["snapshot_id"],
+        parent_snapshot_id=fields["parent_snapshot_id"],
+        sequence_number=fields["sequence_number"],
+        timestamp_ms=fields["timestamp_ms"],
+        manifest_list=fields["manifest_list"],
+        summary={"operation": operation, **summary} if operation is not None else None,
+        schema_id=fields["schema_id"],
+        first_row_id=fields["first_row_id"],
+        added_rows=fields["added_rows"],
+    )
+    return SnapshotRecord(UUID(fields["table_uuid"]), fields["ordinal"], snapshot, fields["files"])
+
+
+decoded_snapshot = Decoded(decode_snapshot, 65536)
+
+
+def encoded_history(entry: SnapshotLogEntry) -> bytes:
+    """Return the JSON of a line of history."""
+    return to_json({"snapshot_id": entry.snapshot_id, "timestamp_ms": entry.timestamp_ms})
+
+
+@lru_cache(maxsize=65536)
+def decoded_history(body: bytes) -> SnapshotLogEntry:
+    """Return the line of history of a JSON."""
+    return SnapshotLogEntry(**from_json(body))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """What a commit answered."""
+
+    commit_id: str
+    version: int
+    snapshot_id: int | None
+    metadata_location: str
+
+    def encoded(self) -> bytes:
+        """Return the JSON."""
+        return to_json(
+            {
+                "commit_id": self.commit_id,
+                "version": self.version,
+                "snapshot_id": self.snapshot_id,
+                "metadata_location": self.metadata_location,
+            }
+        )
+
+    @staticmethod
+    def decoded(body: bytes) -> "CommitRecord":
+        """Return the record of a JSON."""
+        return CommitRecord(**from_json(body))

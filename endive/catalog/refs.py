@@ -1,0 +1,109 @@
+"""Time travel, branches, tags and roll-back: which snapshot a name or a moment means, and changes of that.
+
+All of it is pure: from a table's metadata to a snapshot, or to Iceberg's requirements and updates.
+"""
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from endive.errors import AlreadyInCatalogError, ConfigurationError, NotInCatalogError
+
+RequirementsAndUpdates = tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]
+
+
+def snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
+    """Return a snapshot, or raise if the table has none of this id."""
+    found = metadata.snapshot_by_id(snapshot_id)
+    if found is None:
+        raise NotInCatalogError("Snapshot", str(snapshot_id), "it may have been expired")
+    return found
+
+
+def snapshot_by_ref(metadata: TableMetadata, ref: str) -> Snapshot:
+    """Return the snapshot of a branch or tag."""
+    if ref not in metadata.refs:
+        raise NotInCatalogError("Branch or tag", ref)
+    return snapshot_by_id(metadata, metadata.refs[ref].snapshot_id)
+
+
+def snapshot_at(metadata: TableMetadata, unix_ms: int) -> Snapshot:
+    """Return the snapshot that was current at a moment, by the table's history."""
+    entries = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= unix_ms]
+    if not entries:
+        raise NotInCatalogError("Snapshot", f"at {unix_ms}", "the table's history begins later, or was expired")
+    return snapshot_by_id(metadata, entries[-1].snapshot_id)
+
+
+def is_ancestor(metadata: TableMetadata, snapshot_id: int) -> bool:
+    """Whether the current snapshot is, or comes from, this one."""
+    return any(one.snapshot_id == snapshot_id for one in ancestors_of(metadata.current_snapshot(), metadata))
+
+
+def roll_back(metadata: TableMetadata, snapshot_id: int) -> RequirementsAndUpdates:
+    """Make an earlier state of `main` the current one; later snapshots stay in the table until they expire."""
+    snapshot_by_id(metadata, snapshot_id)
+    if not is_ancestor(metadata, snapshot_id):
+        raise ConfigurationError(
+            f"snapshot {snapshot_id}",
+            [f"the current state ({metadata.current_snapshot_id}) does not come from it; set_current_snapshot does it"],
+        )
+    return set_ref(metadata, MAIN_BRANCH, snapshot_id, SnapshotRefType.BRANCH)
+
+
+def create_ref(
+    metadata: TableMetadata,
+    name: str,
+    snapshot_id: int | None,
+    kind: SnapshotRefType,
+    max_ref_age_ms: int | None = None,
+) -> RequirementsAndUpdates:
+    """Create a branch or tag at a snapshot, or at the current one."""
+    if name in metadata.refs:
+        raise AlreadyInCatalogError("Branch or tag", name)
+    target = snapshot_id if snapshot_id is not None else metadata.current_snapshot_id
+    if target is None:
+        raise NotInCatalogError("Snapshot", "the current one", "the table is empty")
+    snapshot_by_id(metadata, target)
+    return set_ref(metadata, name, target, kind, max_ref_age_ms)
+
+
+def set_ref(
+    metadata: TableMetadata,
+    name: str,
+    snapshot_id: int,
+    kind: SnapshotRefType,
+    max_ref_age_ms: int | None = None,
+) -> RequirementsAndUpdates:
+    """Point a branch or tag at a snapshot, if it still is where `metadata` has it."""
+    known = metadata.refs.get(name)
+    update = SetSnapshotRefUpdate(
+        ref_name=name,
+        type=kind,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=max_ref_age_ms,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+    return _requirements(metadata, name, known.snapshot_id if known is not None else None), (update,)
+
+
+def remove_ref(metadata: TableMetadata, name: str) -> RequirementsAndUpdates:
+    """Remove a branch or tag; `main` stays."""
+    if name == MAIN_BRANCH:
+        raise ConfigurationError(name, ["the main branch cannot be removed"])
+    if name not in metadata.refs:
+        raise NotInCatalogError("Branch or tag", name)
+    return _requirements(metadata, name, metadata.refs[name].snapshot_id), (RemoveSnapshotRefUpdate(ref_name=name),)
+
+
+def _requirements(metadata: TableMetadata, name: str, snapshot_id: int | None) -> tuple[TableRequirement, ...]:
+    return AssertTableUUID(uuid=metadata.table_uuid), AssertRefSnapshotId(ref=name, snapshot_id=snapshot_id)

@@ -1,0 +1,249 @@
+"""The store, open for writing by several processes at once.
+
+Threads around `endive.kv.membership`. Works of all threads that wait are committed as one group, in one WAL object
+(`endive.kv.grouping`). Reads of all threads that wait share their look at the log. What this process knows of the
+store is one value, replaced when something newer is learned, so a read needs no lock while it runs.
+
+A member is never dead for good. After an outcome that is not known, or an exclusive writer that kept the store, the
+works under way get the error, and the next call starts over from the newest state.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from threading import Condition, Lock
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from endive.drivers.blocking import BlockingDriver, random_id
+from endive.errors import ExclusiveWriterError, ForkedError, MissingObjectError, StoreClosedError
+from endive.kv.cache import BlockCache
+from endive.kv.grouping import Committer
+from endive.kv.housekeeping import Housekeeper
+from endive.kv.membership import MemberState, catch_up, commit_group, join_shared
+from endive.kv.model import StoreManifest
+from endive.kv.options import SharedOptions
+from endive.kv.transaction import Outcome, Transaction, Work, run_work
+from endive.objects.api import ObjectStore
+from endive.protocol.sequenced import Numbered
+from endive.rng import stream
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REFRESHES_MAX = 10
+"""How often a read takes a newer state because a file was gone."""
+
+
+class SharedStore:
+    """A key-value store that any number of processes have open for writing. Safe to use from several threads.
+
+    Not after a fork: open it in the child.
+    """
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        options: SharedOptions = SharedOptions(),  # noqa: B008 - frozen
+        create: bool = True,
+    ) -> None:
+        self.options = options
+        self.driver = BlockingDriver(objects)
+        self.cache = BlockCache(options.cache_bytes)
+        self._pid = os.getpid()
+        self._changed = Condition(Lock())
+        self._closed = False
+        self._must_join = False
+        """Whether the next commit has to make sure that there is an epoch to write in."""
+        self._losses = 0
+        self._looks_begun = 0
+        self._looks_done = 0
+        self._is_looking = False
+        self._state: MemberState = self.driver.run(join_shared(create))
+        self._learned_s = monotonic()
+        self._factor = 1.0 + stream(int(random_id(), 16), "housekeeping").random()
+        self._committer = Committer(self._commit, objects.url, options.group_works_max, options.linger_max_ms)
+        self._housekeeper = Housekeeper(self, self._factor)
+        self._housekeeper.start()
+
+    # Transactions and reads.
+
+    def transact(self, work: Work[T]) -> T:
+        """Run a work on the newest state, and return what it returns when everything it has put is durable.
+
+        What the work raises is raised here; nothing of it was written then. `OutcomeUnknownError`: it may have been,
+        or may still be; it is not run again.
+        """
+        self._require_usable()
+        result: T = self._committer.submit(work).result()
+        return result
+
+    def read(self, work: Work[T]) -> T:
+        """Run a work that only reads, on a state at least as new as this call."""
+        self._require_usable()
+        return self._read(work, self._fresh())
+
+    def read_known(self, work: Work[T]) -> T:
+        """Run a work that only reads, on the state that this process knows. It may be behind others' commits."""
+        self._require_usable()
+        return self._read(work, self._state)
+
+    def refresh(self) -> None:
+        """Take note of everything that others have committed."""
+        self._require_usable()
+        self._fresh()
+
+    def _read(self, work: Work[T], state: MemberState) -> T:
+        for _ in range(REFRESHES_MAX):
+            transaction = Transaction(state.manifest.value.runs, state.recent, self.cache, is_writable=False)
+            try:
+                outcome = self.driver.run(run_work(work, transaction))
+            except MissingObjectError:
+                before, state = state, self._fresh()
+                if state.manifest.number == before.manifest.number:
+                    raise
+                continue
+            if outcome.error is not None:
+                raise outcome.error
+            result: T = outcome.value
+            return result
+        raise MissingObjectError(self.driver.objects.url)
+
+    def _commit(self, works: Sequence[Work[Any]]) -> tuple[Outcome, ...]:
+        """Commit a group, in the committer's thread."""
+        try:
+            state = self._state
+            if self._must_join:
+                state = self.driver.run(join_shared(create_store=False))
+                self._must_join = False
+            elif monotonic() - self._learned_s > self.options.idle_max_ms / 1000:
+                state = self.driver.run(catch_up(state))
+            committed = self.driver.run(commit_group(state, works, self.cache))
+        except ExclusiveWriterError:
+            self._must_join = True
+            raise
+        with self._changed:
+            self._learn(committed.state)
+        self._losses += committed.losses
+        if self.wants_compaction() and self.options.compact_here:
+            self._housekeeper.hurry()
+        return committed.outcomes
+
+    # What is known.
+
+    def _fresh(self) -> MemberState:
+        """Return a state at least as new as this call. A look that begins after the call serves all who wait."""
+        with self._changed:
+            needed = self._looks_begun + 1
+            while self._looks_done < needed and self._is_looking:
+                self._changed.wait()
+            if self._looks_done >= needed:
+                return self._state
+            self._is_looking = True
+            self._looks_begun += 1
+            begun = self._looks_begun
+            state = self._state
+        try:
+            state = self.driver.run(catch_up(state))
+        except BaseException:
+            with self._changed:
+                self._is_looking = False
+                self._changed.notify_all()
+            raise
+        with self._changed:
+            self._learn(state)
+            self._is_looking = False
+            self._looks_done = begun
+            self._changed.notify_all()
+        return state
+
+    def _learn(self, state: MemberState) -> None:
+        """Keep the newer one of two states. Holding the lock."""
+        known = self._state
+        if (state.wal_end, state.manifest.number) >= (known.wal_end, known.manifest.number):
+            self._state = state
+            self._learned_s = monotonic()
+
+    # For the housekeeper.
+
+    def look_around(self) -> None:
+        """Do nothing: commits and reads bring the news."""
+
+    def learn_compaction(self) -> None:
+        """Take the manifest that a compaction has just written."""
+        self._fresh()
+
+    def wants_compaction(self) -> bool:
+        """Whether enough is in the WAL that is not in the levels."""
+        state = self._state
+        slots = state.wal_end - state.manifest.value.wal_id_last_compacted
+        return (
+            slots >= self.options.compact_slots * self._factor
+            or state.recent.size_bytes >= self.options.compact_bytes * self._factor
+        )
+
+    # The rest.
+
+    @property
+    def manifest(self) -> Numbered[StoreManifest]:
+        """The newest manifest that this process knows."""
+        return self._state.manifest
+
+    def compact(self, everything: bool = False) -> None:
+        """Bring the WAL into the levels now, and merge levels; `everything`: into one run."""
+        self._require_usable()
+        self._housekeeper.compact(everything)
+
+    def collect(self) -> None:
+        """Delete what nobody needs any more."""
+        self._require_usable()
+        self._housekeeper.collect()
+
+    def stats(self) -> dict[str, int]:
+        """Return counters and sizes, by name."""
+        state = self._state
+        manifest = state.manifest.value
+        held = {
+            "epoch": manifest.shared_epoch,
+            "manifest_id": state.manifest.number,
+            "wal_end": state.wal_end,
+            "row_seq": state.row_seq_last,
+            "uncompacted_slots": state.wal_end - manifest.wal_id_last_compacted,
+            "uncompacted_bytes": state.recent.size_bytes,
+            "groups": self._committer.groups,
+            "works": self._committer.works,
+            "lost_races": self._losses,
+            "looks": self._looks_done,
+            "runs": len(manifest.runs),
+            "ssts": len(manifest.sst_ids()),
+            "level_bytes": sum(run.size_bytes for run in manifest.runs),
+            "cache_bytes": self.cache.bytes_held,
+            "cache_hits": self.cache.hits,
+            "cache_misses": self.cache.misses,
+        }
+        return held | {f"requests_{kind}": count for kind, count in sorted(self.driver.requests.by_kind.items())}
+
+    def close(self) -> None:
+        """Commit what waits, then let go. Closing twice is no mistake; after a fork there is nothing to close."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        self._committer.close()
+        self._housekeeper.stop()
+        self.driver.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedError(self.driver.objects.url, self._pid, os.getpid())
+        if self._closed:
+            raise StoreClosedError(self.driver.objects.url)

@@ -1,0 +1,74 @@
+"""A store in memory that runs works one after the other: what the shared store promises, in forty lines."""
+
+from collections.abc import Callable, Generator
+from threading import Lock
+from typing import Any, TypeVar
+
+from endive.catalog.works import Transaction, Work
+from endive.protocol.requests import Request, Steps
+
+T = TypeVar("T")
+
+
+class DictTransaction:
+    def __init__(self, rows: dict[bytes, bytes]) -> None:
+        self.rows = rows
+        self.changes: dict[bytes, bytes | None] = {}
+
+    def get(self, key: bytes) -> Steps[bytes | None]:
+        yield from ()
+        return self.changes[key] if key in self.changes else self.rows.get(key)
+
+    def scan(self, prefix: bytes) -> Steps[tuple[tuple[bytes, bytes], ...]]:
+        yield from ()
+        found = {key: value for key, value in {**self.rows, **self.changes}.items() if key.startswith(prefix)}
+        return tuple((key, value) for key, value in sorted(found.items()) if value is not None)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.changes[key] = value
+
+    def delete(self, key: bytes) -> None:
+        self.changes[key] = None
+
+
+def run(work: Callable[[Transaction], Generator[Request[Any], Any, T]], tx: Transaction) -> T:
+    """Run a work that asks nothing of the outside."""
+    steps = work(tx)
+    try:
+        next(steps)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("a work asked something")
+
+
+class DictStore:
+    def __init__(self) -> None:
+        self.rows: dict[bytes, bytes] = {}
+        self.lock = Lock()
+        self.transactions = 0
+
+    def transact(self, work: Work[T]) -> T:
+        with self.lock:
+            tx = DictTransaction(self.rows)
+            result = run(work, tx)
+            for key, value in tx.changes.items():
+                if value is None:
+                    self.rows.pop(key, None)
+                else:
+                    self.rows[key] = value
+            self.transactions += 1
+            return result
+
+    def read(self, work: Work[T]) -> T:
+        with self.lock:
+            tx = DictTransaction(self.rows)
+            result = run(work, tx)
+            assert tx.changes == {}
+            return result
+
+    def read_known(self, work: Work[T]) -> T:
+        return self.read(work)
+
+    def close(self) -> None:
+        pass

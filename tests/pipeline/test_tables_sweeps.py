@@ -1,0 +1,147 @@
+"""Sweeps in catalog tables: published bin by bin, once each, and fetched again for the report."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from endive.errors import ResultError
+from endive.pipeline.directory import SweepDirectory
+from endive.pipeline.frames import consolidate
+from endive.pipeline.swept import Sweep
+from endive.pipeline.tables.sweeps import Publication, fetch, read_runs, sweeps_in
+from tests.pipeline.lakes import Lake
+from tests.pipeline.sweeps import small_plan, sweep_text
+from tests.pipeline.swept import leave_runs
+from tests.surfaces.conftest import endive  # noqa: F401 - a fixture
+from tests.surfaces.files import CommandLine
+
+
+def published(lake: Lake, directory: SweepDirectory, **changes: str) -> None:
+    plan = small_plan(**changes)
+    with Publication(lake.url, "small", directory) as publication:
+        publication.begin(plan)
+        publication.publish()
+
+
+def snapshots(lake: Lake, table: str) -> int:
+    with lake.table(f"sweep.{table}") as loaded:
+        return len(loaded.metadata.snapshots)
+
+
+def sorted_runs(table: object) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = table.to_pylist()  # type: ignore[attr-defined]
+    return sorted(rows, key=lambda row: (str(row["experiment"]), str(row["seed"])))
+
+
+def test_every_bin_is_one_commit_and_stays_one(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    directory = leave_runs(tmp_path / "small", small_plan(), parts=3)
+    for _ in range(2):  # as after a crash: a publication that knows nothing of the first
+        published(lake, directory)
+
+    assert snapshots(lake, "runs") == 3
+    assert snapshots(lake, "sweeps") == snapshots(lake, "experiments") == 1
+    assert len(read_runs(lake.url, "small")) == len(small_plan().runs)
+
+
+def test_what_is_fetched_is_what_was_published(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    directory = leave_runs(tmp_path / "small", small_plan())
+    published(lake, directory)
+
+    fetched = fetch(lake.url, "small", tmp_path / "fetched")
+
+    assert fetched.plan.equals(Sweep(directory.path).plan)
+    assert fetched.about == Sweep(directory.path).about
+    rows = [pq.read_table(path) for path in sorted((directory.path / "runs").iterdir())]
+    assert sorted_runs(read_runs(lake.url, "small")) == sorted(
+        (row for table in rows for row in table.to_pylist()), key=lambda row: (row["experiment"], str(row["seed"]))
+    )
+
+
+def test_transactions_are_published_with_their_runs(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    plan = small_plan(keep="transactions", tables="[1]", scales="[2000]")
+    directory = leave_runs(tmp_path / "small", plan)
+    published(lake, directory, keep="transactions", tables="[1]", scales="[2000]")
+
+    kept = {
+        (experiment, seed): pq.ParquetFile(directory.transactions(experiment, seed)).metadata.num_rows
+        for experiment, seed in plan.runs
+    }
+    with lake.table("sweep.transactions") as table:
+        rows = table.scan().to_arrow().group_by(["experiment", "seed"]).aggregate([([], "count_all")]).to_pylist()
+    assert {(row["experiment"], row["seed"]): row["count_all"] for row in rows} == kept
+
+
+def test_a_sweep_goes_on_from_the_catalog_where_its_directory_is_gone(tmp_path: Path) -> None:
+    lake, plan = Lake(tmp_path / "lake"), small_plan()
+    first = leave_runs(tmp_path / "first", plan, plan.runs[:10])
+    published(lake, first)
+    anew = SweepDirectory(tmp_path / "anew")
+    anew.prepare(plan)
+
+    published(lake, anew)
+
+    assert anew.done(plan) == set(plan.runs[:10])
+    assert snapshots(lake, "runs") == 2  # what came from the catalog does not go there again
+
+
+def test_another_plan_of_the_same_sweep_is_the_one_that_is_fetched(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    directory = leave_runs(tmp_path / "small", small_plan(tables="[1]"))
+    published(lake, directory, tables="[1]")
+    about = json.loads((directory.path / "about.json").read_text(encoding="utf-8"))
+    directory.prepare(small_plan())
+    later = json.loads((directory.path / "about.json").read_text(encoding="utf-8")) | {
+        "created": about["created"] + "1"
+    }
+    (directory.path / "about.json").write_text(json.dumps(later), encoding="utf-8")
+    published(lake, directory)
+
+    assert len(fetch(lake.url, "small", tmp_path / "fetched").plan) == 6
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    lake.create()
+    with pytest.raises(ResultError, match="holds no sweeps"):
+        sweeps_in(lake.url)
+
+    published(lake, leave_runs(tmp_path / "small", small_plan(tables="[1]", scales="[2000]")))
+    assert sweeps_in(lake.url) == ["small"]
+    with pytest.raises(ResultError, match="has no sweep 'large'; there are: small"):
+        fetch(lake.url, "large", tmp_path / "fetched")
+
+
+def test_measures_of_what_was_fetched_are_those_of_the_directory(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    directory = leave_runs(tmp_path / "small", small_plan())
+    published(lake, directory)
+    fetch(lake.url, "small", tmp_path / "fetched")
+    for path in (directory.path, tmp_path / "fetched"):
+        consolidate(path, spark)
+
+    for name in ("runs", "experiments", "curves"):
+        ours, theirs = (
+            pq.read_table(path / "measures" / f"{name}.parquet") for path in (directory.path, tmp_path / "fetched")
+        )
+        assert ours.equals(theirs)
+
+
+@pytest.mark.slow
+def test_the_commands_from_sweep_to_report(endive: CommandLine) -> None:  # noqa: F811 - the fixture
+    endive.write("few.toml", sweep_text(tables="[1]"))
+    url = (endive.directory / "lake").as_uri()
+
+    swept = endive("sweep", "few.toml", "--into", url, "--no-report", "--master", "local[2]")
+    assert swept.code == 0, swept.err
+    assert "sweep.runs" in swept.err
+    shown = endive("report", url)
+
+    assert shown.code == 0, shown.err
+    assert (endive.directory / "few.html").stat().st_size > 100_000
+    assert len(read_runs(url, "few")) == 9
