@@ -18,10 +18,11 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import slatedb.uniffi as slate
 
@@ -213,6 +214,16 @@ def grow(rows: int) -> None:
         print(save("store_growth", {**body, "seconds": round(seconds, 1), "stats": store.stats()}))
 
 
+def table(results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """Return the medians as the table of docs/store.md."""
+    lines = [f"| | {' | '.join(results)} |", "|---" * (len(results) + 1) + "|"]
+    for name in results["endive"]:
+        form = "{:,.0f}" if "/s" in name else "{:,.2f}"
+        cells = (form.format(found[name]["median"]) if name in found else "" for found in results.values())
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--growth", type=int)
@@ -232,13 +243,8 @@ def main() -> None:
         for who, figures in runs.items():
             for name, figure in figures.items():
                 samples.setdefault(who, {}).setdefault(name, []).append(figure)
-    for name in samples["endive"]:
-        print(
-            f"{name:34}",
-            *(f"{who}: {median(found[name]):,.2f}" for who, found in samples.items() if name in found),
-            sep="   ",
-        )
     results = {who: {name: spread(found) for name, found in figures.items()} for who, figures in samples.items()}
+    print(table(results))
     parameters = {"rows": ROWS, "value_bytes": len(VALUE), "durable_puts": DURABLE, "tasks": TASKS, "repeats": REPEATS}
     print(save("store", {"parameters": parameters, "results": results}))
 

@@ -14,7 +14,7 @@ from endive.kv.model import SortedRun, SstInfo, StoreManifest
 from endive.kv.tables import LEVELS_PREFIX, LEVELS_SUFFIX, sst_path
 from endive.kv.wal import WAL
 from endive.protocol.requests import Get, List, Steps, ask
-from endive.protocol.sequenced import Numbered, newest, numbers_in
+from endive.protocol.sequenced import Numbered, newest, newest_for_certain, numbers_in
 
 ROUNDS_MAX = 5
 
@@ -47,7 +47,7 @@ class Report:
 def check_store() -> Steps[Report]:
     """Look at everything that the newest manifest and the checkpoints need."""
     for _ in range(ROUNDS_MAX):
-        base = yield from newest(MANIFESTS)
+        base = yield from newest_for_certain(MANIFESTS)
         if base is None:
             raise StoreNotFoundError(MANIFESTS.prefix)
         report = yield from _check(base)

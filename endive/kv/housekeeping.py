@@ -11,6 +11,7 @@ from endive.errors import EndiveError, FencedError, OutcomeUnknownError
 from endive.kv.collector import Collected, collect_garbage
 from endive.kv.compactor import Compaction, claim_compactor, compact_levels, compact_wal
 from endive.logs import tell, tell_error
+from endive.objects.two_phase import TwoPhaseStore
 
 log = logging.getLogger(__name__)
 
@@ -76,10 +77,19 @@ def compactions(driver: BlockingDriver, epoch: int, everything: bool = False) ->
 
 
 def collect_now(driver: BlockingDriver, retention_ms: int) -> Collected:
-    """Delete what nobody needs any more."""
+    """Delete what nobody needs any more. On two-phase create, what others have left unfinished is finished first."""
+    if isinstance(driver.objects, TwoPhaseStore):
+        _recover(driver.objects)
     done = driver.run(collect_garbage(retention_ms))
     tell(log, "collected", manifests=len(done.manifests), wal_slots=len(done.wal_slots), ssts=len(done.ssts))
     return done
+
+
+def _recover(objects: TwoPhaseStore) -> None:
+    done = objects.recover()
+    if done.copied or done.orphans or done.lost:
+        level = logging.ERROR if done.lost else logging.INFO
+        tell(log, "recovered", level, copied=len(done.copied), orphans=len(done.orphans), lost=" ".join(done.lost))
 
 
 class Housekeeper:

@@ -135,6 +135,50 @@ def test_a_missing_object_is_named_and_nothing_is_put_in_its_place(root: Path, k
     assert faults(root) == []
 
 
+def test_a_lost_manifest_is_not_taken_for_an_older_state(root: Path) -> None:
+    with opened(root) as store:
+        pinned = store.checkpoint(0)
+        for _ in range(3):
+            store.put(b"level000", b"newer")
+            store.compact()
+        store.collect()  # of the manifests, the newest one and those that are pinned are left
+    path = max(root.glob(NEWEST_MANIFEST))
+    assert pinned.manifest_id < int(path.stem) - 1
+    body = path.read_bytes()
+    path.unlink()
+    remaining = contents(root)
+
+    for use in (read_everything, opened, faults):
+        with pytest.raises(MissingObjectError, match=r"manifest/\d+\.manifest"):
+            use(root)
+
+    assert {name: body for name, body in contents(root).items() if name in remaining} == remaining
+    path.write_bytes(body)
+    assert read_everything(root) == ROWS | {b"level000": b"newer"}
+    assert faults(root) == []
+
+
+@pytest.mark.parametrize("boundary_too", [False, True])
+def test_a_store_without_manifests_is_not_taken_for_an_empty_place(root: Path, boundary_too: bool) -> None:
+    with opened(root) as store:
+        store.compact()
+        store.collect()
+    away = root.with_name("away")
+    (root / "manifest").rename(away)
+    if boundary_too:
+        (root / "manifest-boundary").rename(root.with_name("boundary away"))
+
+    with pytest.raises(MissingObjectError, match="manifest/"):
+        opened(root)
+
+    shutil.rmtree(root / "manifest", ignore_errors=True)
+    away.rename(root / "manifest")
+    if boundary_too:
+        root.with_name("boundary away").rename(root / "manifest-boundary")
+    assert read_everything(root) == ROWS
+    assert faults(root) == []
+
+
 def test_a_gap_as_long_as_parallel_writes_can_leave_is_no_damage(tmp_path: Path) -> None:
     objects = LocalStore(tmp_path, fsync=False)
     options = StoreOptions(compact_here=False, max_parallel_writes=3)
