@@ -1,5 +1,6 @@
 """Programs with a Spark session of their own, run as processes: `python -m tests.pipeline.jobs NAME ARGUMENT...`."""
 
+import json
 import os
 import sys
 import time
@@ -55,6 +56,14 @@ def follow(url: str, checkpoint: str) -> None:
         options = {"catalog": url, "checkpointLocation": checkpoint}
         frame = spark.readStream.format("endive").options(**options).load("db.t")
         frame.writeStream.format("endive").options(**options).start("db.out").awaitTermination()
+
+
+def read_iceberg(package: str, *locations: str) -> None:
+    """Print rows of tables, by their metadata files, as Iceberg's own runtime reads them: a list of JSON for each."""
+    with spark_session("local[2]", settings={**QUICK, "spark.jars.packages": package}) as spark:
+        for location in locations:
+            rows = spark.read.format("iceberg").load(location).selectExpr("to_json(struct(*)) as row").collect()
+            sys.stdout.write(json.dumps(sorted(row["row"] for row in rows)) + "\n")
 
 
 if __name__ == "__main__":

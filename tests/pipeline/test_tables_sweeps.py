@@ -6,9 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
-from endive.cli import app
 from endive.errors import ResultError
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.frames import consolidate
@@ -17,6 +15,8 @@ from endive.pipeline.tables.sweeps import Publication, fetch, read_runs, sweeps_
 from tests.pipeline.lakes import Lake
 from tests.pipeline.sweeps import small_plan, sweep_text
 from tests.pipeline.swept import leave_runs
+from tests.surfaces.conftest import endive  # noqa: F401 - a fixture
+from tests.surfaces.files import CommandLine
 
 
 def published(lake: Lake, directory: SweepDirectory, **changes: str) -> None:
@@ -133,16 +133,15 @@ def test_measures_of_what_was_fetched_are_those_of_the_directory(spark: SparkSes
 
 
 @pytest.mark.slow
-def test_the_commands_from_sweep_to_report(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("small.toml").write_text(sweep_text(tables="[1]"), encoding="utf-8")
-    url = (tmp_path / "lake").as_uri()
-    swept = CliRunner().invoke(app, ["sweep", "small.toml", "--into", url, "--no-report"])
-    assert swept.exit_code == 0, swept.output
-    shown = CliRunner().invoke(app, ["report", url])
+def test_the_commands_from_sweep_to_report(endive: CommandLine) -> None:  # noqa: F811 - the fixture
+    endive.write("few.toml", sweep_text(tables="[1]"))
+    url = (endive.directory / "lake").as_uri()
 
-    assert shown.exit_code == 0, shown.output
-    assert Path("small.html").stat().st_size > 100_000
-    assert len(read_runs(url, "small")) == 9
+    swept = endive("sweep", "few.toml", "--into", url, "--no-report", "--master", "local[2]")
+    assert swept.code == 0, swept.err
+    assert "sweep.runs" in swept.err
+    shown = endive("report", url)
+
+    assert shown.code == 0, shown.err
+    assert (endive.directory / "few.html").stat().st_size > 100_000
+    assert len(read_runs(url, "few")) == 9

@@ -6,6 +6,7 @@ not in the files but in the metadata.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from pyiceberg.expressions import AlwaysTrue
@@ -14,12 +15,13 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask
 from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from endive.errors import ConfigurationError
 from endive.pipeline.tables.options import ReadOptions, place_of
 from endive.pipeline.tables.scanning import planned
 from endive.pipeline.tables.source import FIELD_IDS
-from endive.pipeline.tables.types import struct_of
+from endive.pipeline.tables.types import FIELD_ID, struct_of
 from endive.pipeline.tables.views import View, view_of
 
 RATHER = "read it with format('endive')"
@@ -49,10 +51,56 @@ def read_native(
     if not tasks:
         return spark.createDataFrame([], schema)
     spark.conf.set(FIELD_IDS, "true")
-    # A name may hold characters that Spark would take for a pattern.
-    reader = spark.read.schema(schema).option("__globPaths__", "false")
-    frame = reader.parquet(*(_spark_path(task.file.file_path) for task in tasks))
+    paths = [_spark_path(task.file.file_path) for task in tasks]
+    frame = _frame(spark, schema, paths, renamed=len(view.metadata.schemas) > 1)
     return frame if filter is None else frame.where(filter)
+
+
+def _frame(spark: SparkSession, schema: StructType, paths: list[str], renamed: bool) -> DataFrame:
+    """Return the files' columns; `renamed`: the table has had other columns, so files may have other names.
+
+    Where a file lacks a field id, Spark 4.1 takes a column that has the wanted name, whatever its id. So it is asked
+    for names that no file has, and the columns are given theirs afterwards.
+    """
+    # A path may hold characters that Spark would take for a pattern.
+    reader = spark.read.option("__globPaths__", "false")
+    if not renamed:
+        return reader.schema(schema).parquet(*paths)
+    asked = _by_id(schema)
+    frame = reader.schema(asked).parquet(*paths)
+    columns = []
+    for field, wanted in zip(asked.fields, schema.fields, strict=True):
+        column = frame[field.name]
+        nested = isinstance(wanted.dataType, StructType | ArrayType | MapType)
+        columns.append((column.cast(wanted.dataType) if nested else column).alias(wanted.name))
+    return frame.select(*columns)
+
+
+Kind = TypeVar("Kind", bound=DataType)
+
+
+def _by_id(kind: Kind) -> Kind:
+    """Return a type whose fields, on every level, are named by their ids."""
+    named: DataType = kind
+    match kind:
+        case StructType():
+            named = StructType(
+                [
+                    StructField(
+                        f"field-{field.metadata[FIELD_ID]}", _by_id(field.dataType), field.nullable, field.metadata
+                    )
+                    for field in kind.fields
+                ]
+            )
+        case ArrayType():
+            named = ArrayType(_by_id(kind.elementType), kind.containsNull)
+        case MapType():
+            named = MapType(_by_id(kind.keyType), _by_id(kind.valueType), kind.valueContainsNull)
+    return cast("Kind", named)
+
+
+def _field_by_id(field: StructField) -> StructField:
+    return StructField(f"field-{field.metadata[FIELD_ID]}", _by_id(field.dataType), field.nullable, field.metadata)
 
 
 def _obstacles(view: View, tasks: Iterable[FileScanTask]) -> Iterator[str]:
