@@ -1,0 +1,112 @@
+"""Nothing that a record names is deleted, whatever happens around a commit, an expiry or a drop."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from pyiceberg.table import Table
+
+from endive.catalog import KVCatalog, TableChange
+from endive.catalog.committer import Committer
+from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.works import Work
+from tests.catalog.stand_in import DictStore
+from tests.catalog.tables import NUMBERS, numbers
+
+T = TypeVar("T")
+NAME = ("db", "t")
+MODES = ["before-acknowledgement", "background"]
+
+
+class Unruly(DictStore):
+    """A store that does something right after a transaction, such as failing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.after: Callable[[], None] | None = None
+
+    def transact(self, work: Work[T]) -> T:
+        result = super().transact(work)
+        after, self.after = self.after, None
+        if after is not None:
+            after()
+        return result
+
+
+@pytest.fixture
+def store() -> Unruly:
+    return Unruly()
+
+
+@pytest.fixture
+def catalog(kv: KVCatalog) -> EndiveCatalog:
+    kv.create_namespace("db")
+    return EndiveCatalog.on(kv)
+
+
+@pytest.fixture
+def table(catalog: EndiveCatalog) -> Table:
+    return catalog.create_table(NAME, NUMBERS)
+
+
+def rows(catalog: EndiveCatalog, name: tuple[str, ...] = NAME) -> list[int]:
+    found: list[int] = catalog.load_table(name).scan().to_arrow()["n"].to_pylist()
+    return sorted(found)
+
+
+def raises(error: BaseException) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+def staged(table: Table, *values: int) -> TableChange:
+    """An append that has written its files and is not committed."""
+    transaction = table.transaction()
+    transaction.append(numbers(*values))
+    return TableChange(table.name(), transaction._requirements, transaction._updates)
+
+
+# Commits.
+
+
+def test_an_interrupt_while_a_commit_is_under_way_deletes_nothing(
+    catalog: EndiveCatalog, table: Table, store: Unruly
+) -> None:
+    """Who waits for a commit is interrupted; the thread that commits is not."""
+    table.append(numbers(1))
+    stale = catalog.load_table(NAME)
+    table.append(numbers(2))
+    store.after = raises(KeyboardInterrupt())
+
+    with pytest.raises(KeyboardInterrupt):
+        stale.append(numbers(3))
+
+    assert rows(catalog) == [1, 2, 3]
+    assert catalog.kv.check() == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["append", "overwrite"])
+def test_a_repeat_that_meets_its_first_try_is_answered_as_that(
+    catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str, kind: str
+) -> None:
+    """The first try arrives after the repeat has looked for it, and before it looks at the table."""
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+    table.append(numbers(0))
+    transaction = table.transaction()
+    getattr(transaction, kind)(numbers(1))
+    change = TableChange(NAME, transaction._requirements, transaction._updates)
+    first = catalog.kv.commit_many([change], "monday")
+    answered, looks = Committer._answered, iter([True])
+
+    def too_early(self: Committer, *arguments: object) -> object:
+        return None if next(looks, False) else answered(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Committer, "_answered", too_early)
+
+    assert catalog.kv.commit_many([change], "monday") == first
+
+    assert rows(catalog) == ([0, 1] if kind == "append" else [1])
+    assert catalog.kv.check() == []
