@@ -59,10 +59,11 @@ def added_snapshots(change: TableChange) -> list[Snapshot]:
 def is_append(change: TableChange) -> bool:
     """Whether all that a change adds to a table's branches is files, on one branch."""
     snapshots = added_snapshots(change)
-    branches = {update.ref_name for update in change.updates if isinstance(update, SetSnapshotRefUpdate)}
+    moves = [update for update in change.updates if isinstance(update, SetSnapshotRefUpdate)]
     return (
         bool(snapshots)
-        and len(branches) == 1
+        and len({update.ref_name for update in moves}) == 1
+        and {update.snapshot_id for update in moves} <= {one.snapshot_id for one in snapshots}  # no roll-back
         and all(_adds_only(one) for one in snapshots)
     )
 

@@ -5,11 +5,14 @@ from typing import TypeVar
 
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from endive.catalog import KVCatalog, TableChange
 from endive.catalog.committer import Committer
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.works import Work
+from endive.errors import CommitConflictError
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NUMBERS, numbers
 
@@ -110,3 +113,34 @@ def test_a_repeat_that_meets_its_first_try_is_answered_as_that(
 
     assert rows(catalog) == ([0, 1] if kind == "append" else [1])
     assert catalog.kv.check() == []
+
+
+def test_a_roll_back_with_an_append_is_not_taken_for_an_append(catalog: EndiveCatalog, table: Table) -> None:
+    table.append(numbers(1))
+    good = table.metadata.current_snapshot_id
+    assert good is not None
+    table.append(numbers(2))
+    transaction = table.transaction()
+    back = SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=good)
+    transaction._stage((back,))
+    transaction.append(numbers(3))
+    requirements = staged(catalog.load_table(NAME), 9).requirements
+    change = TableChange(NAME, requirements, transaction._updates)
+    catalog.load_table(NAME).append(numbers(4))
+
+    with pytest.raises(CommitConflictError):
+        catalog.kv.commit_many([change])
+
+    assert rows(catalog) == [1, 2, 4]
+
+
+def test_a_sequence_number_taken_on_another_branch_is_a_conflict(catalog: EndiveCatalog, table: Table) -> None:
+    """PyIceberg tries again after a conflict, and not after any other error."""
+    table.append(numbers(1, 2))
+    catalog.kv.create_branch(NAME, "side")
+    stale = catalog.load_table(NAME)
+    catalog.load_table(NAME).append(numbers(3), branch="side")
+
+    stale.delete("n = 1")
+
+    assert rows(catalog) == [2]
