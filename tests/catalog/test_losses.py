@@ -1,6 +1,7 @@
 """Nothing that a record names is deleted, whatever happens around a commit, an expiry or a drop."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -8,11 +9,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from endive.catalog import KVCatalog, TableChange
+from endive.catalog import KVCatalog, TableChange, upkeep
 from endive.catalog.committer import Committer
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.works import Work
-from endive.errors import CommitConflictError
+from endive.errors import CommitConflictError, NotInCatalogError
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NUMBERS, numbers
 
@@ -144,3 +145,61 @@ def test_a_sequence_number_taken_on_another_branch_is_a_conflict(catalog: Endive
     stale.delete("n = 1")
 
     assert rows(catalog) == [2]
+
+
+# Upkeep.
+
+
+def test_expiry_of_a_table_that_lost_its_name_deletes_nothing_of_it(
+    catalog: EndiveCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(3):
+        table.append(numbers(n))
+    commit_many = KVCatalog.commit_many
+
+    def commit_and_lose_the_name(self: KVCatalog, *arguments: object) -> object:
+        answers = commit_many(self, *arguments)  # type: ignore[arg-type]
+        catalog.rename_table(NAME, "db.moved")
+        catalog.create_table(NAME, NUMBERS)
+        return answers
+
+    monkeypatch.setattr(KVCatalog, "commit_many", commit_and_lose_the_name)
+    with pytest.raises(NotInCatalogError, match="another table"):
+        catalog.kv.expire_snapshots(NAME, older_than_unix_ms=2**60)
+
+    assert rows(catalog, ("db", "moved")) == [0, 1, 2]
+
+
+def test_orphans_of_a_table_that_lost_its_name_are_left_alone(
+    catalog: EndiveCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.append(numbers(1))
+    require_alone = upkeep._require_alone
+
+    def lose_the_name(*arguments: object) -> None:
+        require_alone(*arguments)  # type: ignore[arg-type]
+        catalog.rename_table(NAME, "db.moved")
+        catalog.create_table(NAME, NUMBERS)
+
+    monkeypatch.setattr(upkeep, "_require_alone", lose_the_name)
+    with pytest.raises(NotInCatalogError, match="another table"):
+        catalog.kv.remove_orphan_files(NAME, older_than_unix_ms=2**60)
+
+    assert rows(catalog, ("db", "moved")) == [1]
+
+
+@pytest.mark.parametrize("odd", ["/", "//", "/./"])
+def test_an_odd_location_makes_no_orphans(catalog: EndiveCatalog, tmp_path: Path, odd: str) -> None:
+    """A table of another catalog may have been given a location that ends in a slash, or has one too many."""
+    table = catalog.create_table(NAME, NUMBERS)
+    table.append(numbers(1))
+    strange = table.metadata.location.replace("/db/", f"/db{odd}", 1) + odd
+    metadata = table.metadata.model_copy(update={"location": strange})
+    location = f"{table.metadata.location}/metadata/00009-odd.metadata.json"
+    catalog.kv.files.write(metadata, location)
+    catalog.drop_table(NAME)
+    catalog.register_table(NAME, location)
+
+    catalog.kv.remove_orphan_files(NAME, older_than_unix_ms=2**60)
+
+    assert rows(catalog) == [1]
