@@ -54,6 +54,7 @@ from endive.catalog.upkeep import ExpiredSnapshots
 from endive.catalog.works import Transaction, TransactionalStore, Work
 from endive.drivers.blocking import random_id, unix_ms
 from endive.errors import (
+    AlreadyInCatalogError,
     CatalogNotFoundError,
     ConfigurationError,
     EndiveError,
@@ -250,7 +251,11 @@ class KVCatalog:
     def _create(self, name: Identifier, metadata: TableMetadata) -> LoadedTable:
         location = self.files.new_location(metadata, "")
         self.files.write(metadata, location)
-        self._install_new(TableRecord(name, 0, metadata, location, 0, metadata.last_updated_ms), metadata)
+        try:
+            self._install_new(TableRecord(name, 0, metadata, location, 0, metadata.last_updated_ms), metadata)
+        except (AlreadyInCatalogError, NotInCatalogError):
+            self.files.delete(location)  # in a place of its own, where nobody would look for orphans
+            raise
         return LoadedTable(name, 0, metadata, location)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str) -> LoadedTable:
@@ -319,9 +324,11 @@ class KVCatalog:
     def drop_table(self, identifier: str | Identifier, purge: bool = False) -> None:
         """Remove a table from the catalog; with `purge`, then delete its files too."""
         name = table_of(identifier)
+        record = self.store.read(lambda tx: tables.require_table(tx, name))
         if purge:
-            upkeep.require_collectable(name, self.load_table(name).metadata)
-        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, None)))
+            upkeep.require_collectable(name, record.metadata)
+        # By its uuid: if the answer is lost, somebody may have created another one before the second try.
+        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, record.uuid)))
         if purge and view is not None:
             upkeep.purge(self, _loaded(view))
 

@@ -13,7 +13,7 @@ from endive.catalog import KVCatalog, TableChange, upkeep
 from endive.catalog.committer import Committer
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.works import Work
-from endive.errors import CommitConflictError, NotInCatalogError
+from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NUMBERS, numbers
 
@@ -203,3 +203,26 @@ def test_an_odd_location_makes_no_orphans(catalog: EndiveCatalog, tmp_path: Path
     catalog.kv.remove_orphan_files(NAME, older_than_unix_ms=2**60)
 
     assert rows(catalog) == [1]
+
+
+def test_a_drop_whose_answer_was_lost_does_not_drop_what_came_after(
+    catalog: EndiveCatalog, table: Table, store: Unruly
+) -> None:
+    def another_comes() -> None:
+        catalog.create_table(NAME, NUMBERS).append(numbers(7))
+        raise OutcomeUnknownError("wal/1")
+
+    table.append(numbers(1))
+    store.after = another_comes
+
+    catalog.kv.drop_table(NAME)
+
+    assert rows(catalog) == [7]
+
+
+def test_a_table_that_exists_leaves_no_file_of_a_second(catalog: EndiveCatalog, table: Table, tmp_path: Path) -> None:
+    before = set(tmp_path.rglob("*.json"))
+
+    catalog.create_table_if_not_exists(NAME, NUMBERS)
+
+    assert set(tmp_path.rglob("*.json")) == before
