@@ -34,6 +34,7 @@ class Slow(MemoryStore):
 def test_a_work_counts_once_though_a_ghost_is_in_its_slot() -> None:
     objects = Slow()
     with SharedStore(objects, QUIET) as other, SharedStore(objects, QUIET) as slow:
+
         def compacted_and_collected(path: str) -> None:
             other.transact(add_one)
             other.compact()
