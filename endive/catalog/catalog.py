@@ -53,7 +53,14 @@ from endive.catalog.tables import TableView
 from endive.catalog.upkeep import ExpiredSnapshots
 from endive.catalog.works import Transaction, TransactionalStore, Work
 from endive.drivers.blocking import random_id, unix_ms
-from endive.errors import CatalogNotFoundError, ConfigurationError, NotInCatalogError, OutcomeUnknownError
+from endive.errors import (
+    AlreadyInCatalogError,
+    CatalogNotFoundError,
+    ConfigurationError,
+    EndiveError,
+    NotInCatalogError,
+    OutcomeUnknownError,
+)
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")
@@ -244,7 +251,11 @@ class KVCatalog:
     def _create(self, name: Identifier, metadata: TableMetadata) -> LoadedTable:
         location = self.files.new_location(metadata, "")
         self.files.write(metadata, location)
-        self._install_new(TableRecord(name, 0, metadata, location, 0, metadata.last_updated_ms), metadata)
+        try:
+            self._install_new(TableRecord(name, 0, metadata, location, 0, metadata.last_updated_ms), metadata)
+        except (AlreadyInCatalogError, NotInCatalogError):
+            self.files.delete(location)  # in a place of its own, where nobody would look for orphans
+            raise
         return LoadedTable(name, 0, metadata, location)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str) -> LoadedTable:
@@ -317,9 +328,11 @@ class KVCatalog:
     def drop_table(self, identifier: str | Identifier, purge: bool = False) -> None:
         """Remove a table from the catalog; with `purge`, then delete its files too."""
         name = table_of(identifier)
+        record = self.store.read(lambda tx: tables.require_table(tx, name))
         if purge:
-            upkeep.require_collectable(name, self.load_table(name).metadata)
-        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, None)))
+            upkeep.require_collectable(name, record.metadata)
+        # By its uuid: if the answer is lost, somebody may have created another one before the second try.
+        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, record.uuid)))
         if purge and view is not None:
             upkeep.purge(self, _loaded(view))
 
@@ -361,9 +374,16 @@ class KVCatalog:
         return [
             LoadedTable(change.identifier, one.answer.version, one.whole, one.answer.metadata_location)
             if one.whole is not None
-            else self._load_known(change.identifier)
+            else self._load_committed(change.identifier)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
         ]
+
+    def _load_committed(self, identifier: Identifier) -> LoadedTable:
+        """Load a table after a commit. An error must not look like one of the commit: its files would be deleted."""
+        try:
+            return self._load_known(identifier)
+        except EndiveError as error:
+            raise OutcomeUnknownError(f"{text_of(identifier)}, committed but not to be loaded") from error
 
     def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[Committed]:
         if len({change.identifier for change in changes}) != len(changes) or not changes:

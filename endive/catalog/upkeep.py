@@ -68,7 +68,7 @@ def expire(
     change = TableChange(table.identifier, *removal(table.metadata, ids))
     catalog.commit_many([change])
     gone = [one for one in table.metadata.snapshots if one.snapshot_id in ids]
-    remaining = catalog.load_table(table.identifier).metadata.snapshots
+    remaining = _same(table, catalog.load_table(table.identifier)).metadata.snapshots
     io = catalog.files.io(table.metadata.location, table.metadata.properties)
     return ExpiredSnapshots(ids, delete_files(io, unneeded(io, gone, remaining)))
 
@@ -78,11 +78,12 @@ def remove_orphans(
 ) -> tuple[str, ...]:
     """Delete files below a table's location that are old and that the table does not need; return them."""
     name = table_of(identifier)
-    location = catalog.load_table(name).metadata.location
+    before = catalog.load_table(name)
+    location = before.metadata.location
     _require_alone(catalog, name, location)
     place = open_place(location, catalog.properties)
     listed = [(f"{location}/{one.path}", one.modified_unix_ms) for one in place.list("")]
-    table = catalog.load_table(name)  # after the listing: what was committed meanwhile is seen
+    table = _same(before, catalog.load_table(name))  # after the listing: what was committed meanwhile is seen
     require_collectable(name, table.metadata)
     io = catalog.files.io(location, table.metadata.properties)
     needed = reachable(io, table.metadata.snapshots).paths | named_by(table.metadata, table.metadata_location)
@@ -111,6 +112,13 @@ def index_files(catalog: "KVCatalog", identifier: str | Identifier) -> int:
 
     catalog.store.transact(put)
     return len(rows)
+
+
+def _same(before: "LoadedTable", now: "LoadedTable") -> "LoadedTable":
+    """Return the table as it is now. What another table of the same name needs says nothing of this one's files."""
+    if now.uuid != before.uuid:
+        raise NotInCatalogError("Table", text_of(before.identifier), "another table has this name now")
+    return now
 
 
 def _require_alone(catalog: "KVCatalog", name: Identifier, location: str) -> None:

@@ -307,7 +307,8 @@ def _commit(state: MemberState, rows: dict[bytes, bytes | None]) -> Steps[tuple[
         newer = yield from catch_up(state, is_behind=True)
         if newer.wal_end == state.wal_end:
             raise InvariantError("a slot that is taken can be read", path)
-        return newer, False
+        # The object may be a ghost in the place of ours, which was created unnoticed, compacted and collected.
+        return newer, newer.manifest.value.filled_by(group.slot) == put_id
     try:
         ended = yield from _settle(state, group, put_id, is_ours is True)
     except EndiveError as error:  # the object may be there, so no other error will do
