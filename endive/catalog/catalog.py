@@ -463,6 +463,13 @@ class KVCatalog:
         scan = DataScan(metadata, io, row_filter, case_sensitive=case_sensitive, snapshot_id=target)
         return list(scan.plan_files())
 
+    def index_files(self, identifier: str | Identifier) -> int:
+        """Fill `__files` for the current snapshot of a table that was registered; return how many files it has.
+
+        Reads all manifests. Later commits keep the index up to date; earlier snapshots stay without one.
+        """
+        return upkeep.index_files(self, identifier)
+
     def expire_snapshots(
         self, identifier: str | Identifier, older_than_unix_ms: int, keep_last: int = 1
     ) -> ExpiredSnapshots:
