@@ -121,8 +121,7 @@ class _Commit:
                 if not self._swap(transaction):
                     time.sleep(random.uniform(0.5, 1.0) * min(0.05 * 2**attempt, WAIT_MAX_S))
                     continue
-            # From here on the commit is known to have happened, and no error may lead to deleting its files. The table
-            # is not asked for again: it has become what the catalog answered.
+                table = self._load()
             self._drop_if_another(found(table, self.commit_id))
             return
         raise AttemptsExhaustedError(f"{self.place}: commit {self.commit_id}", ATTEMPTS_MAX)
