@@ -53,7 +53,13 @@ from endive.catalog.tables import TableView
 from endive.catalog.upkeep import ExpiredSnapshots
 from endive.catalog.works import Transaction, TransactionalStore, Work
 from endive.drivers.blocking import random_id, unix_ms
-from endive.errors import CatalogNotFoundError, ConfigurationError, NotInCatalogError, OutcomeUnknownError
+from endive.errors import (
+    CatalogNotFoundError,
+    ConfigurationError,
+    EndiveError,
+    NotInCatalogError,
+    OutcomeUnknownError,
+)
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")
@@ -357,9 +363,16 @@ class KVCatalog:
         return [
             LoadedTable(change.identifier, one.answer.version, one.whole, one.answer.metadata_location)
             if one.whole is not None
-            else self.load_table(change.identifier)
+            else self._load_committed(change.identifier)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
         ]
+
+    def _load_committed(self, identifier: Identifier) -> LoadedTable:
+        """Load a table after a commit. An error must not look like one of the commit: its files would be deleted."""
+        try:
+            return self.load_table(identifier)
+        except EndiveError as error:
+            raise OutcomeUnknownError(f"{text_of(identifier)}, committed but not to be loaded") from error
 
     def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[Committed]:
         if len({change.identifier for change in changes}) != len(changes) or not changes:

@@ -1,0 +1,83 @@
+"""What a job must not delete: files that a snapshot names, however the commit's answer came."""
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import CommitTableResponse, Table
+
+from endive.catalog.pyiceberg import EndiveCatalog
+from endive.errors import OutcomeUnknownError, StorageUnavailableError
+from tests.pipeline.lakes import ROWS, Lake, message_of
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("endive.pipeline.tables.committing.time.sleep", lambda _: None)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake(tmp_path)
+    lake.create()
+    return lake
+
+
+def no_loads_after_a_commit(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Let tables be loaded until the first commit, and not after it."""
+    commit_table, load_table = EndiveCatalog.commit_table, EndiveCatalog.load_table
+    committed: list[bool] = []
+
+    def commit(self: EndiveCatalog, *arguments: object) -> CommitTableResponse:
+        answer = commit_table(self, *arguments)  # type: ignore[arg-type]
+        committed.append(True)
+        return answer
+
+    def load(self: EndiveCatalog, identifier: str) -> Table:
+        if committed:
+            raise error
+        return load_table(self, identifier)
+
+    monkeypatch.setattr(EndiveCatalog, "commit_table", commit)
+    monkeypatch.setattr(EndiveCatalog, "load_table", load)
+
+
+@pytest.mark.parametrize(
+    "error", [StorageUnavailableError("s3://bucket", "slow down"), NoSuchTableError("renamed since"), OSError("reset")]
+)
+def test_files_of_a_commit_stay_though_the_table_cannot_be_loaded_after_it(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    writer = lake.writer(ROWS)
+    message = message_of(writer, [1, 2])
+    no_loads_after_a_commit(monkeypatch, error)
+
+    writer.commit([message])
+
+    monkeypatch.undo()
+    assert lake.ids() == [1, 2]
+
+
+def test_files_of_a_commit_stay_when_the_table_is_renamed_before_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the metadata file follows later, the catalog loads the table to answer."""
+    lake = Lake(tmp_path)
+    lake.create(properties={"endive.metadata-json": "background"})
+    writer = lake.writer(ROWS)
+    message = message_of(writer, [1, 2])
+    with lake.catalog() as catalog:
+        assert isinstance(catalog, EndiveCatalog)
+        commit = type(catalog.kv)._commit
+
+        def commit_and_lose_the_name(self: object, *arguments: object) -> object:
+            answer = commit(self, *arguments)  # type: ignore[arg-type]
+            catalog.rename_table("db.t", "db.moved")
+            return answer
+
+        monkeypatch.setattr(type(catalog.kv), "_commit", commit_and_lose_the_name)
+        with pytest.raises(OutcomeUnknownError, match=r"db\.t"):
+            writer.commit([message])
+
+    monkeypatch.undo()
+    assert lake.ids("db.moved") == [1, 2]
