@@ -39,6 +39,9 @@ from endive.catalog.manifests import metadata_path, own_manifests, read_list, un
 
 RETRIES = TableProperties.COMMIT_NUM_RETRIES
 
+MAY_MOVE = "endive.rebase"
+"""In a snapshot's summary: `false` if it was decided on the state that it was built on, and must not follow another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rebased:
@@ -60,7 +63,17 @@ def is_append(change: TableChange) -> bool:
     return (
         bool(snapshots)
         and len(branches) == 1
-        and all(one.summary is not None and one.summary.operation == Operation.APPEND for one in snapshots)
+        and all(_adds_only(one) for one in snapshots)
+    )
+
+
+def _adds_only(snapshot: Snapshot) -> bool:
+    """Whether a snapshot adds files, and does not depend on what was there before."""
+    summary = snapshot.summary
+    return (
+        summary is not None
+        and summary.operation == Operation.APPEND
+        and summary.additional_properties.get(MAY_MOVE) != "false"
     )
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError, ValidationException
 from pyiceberg.table import CommitTableResponse, Table
 
 from endive.catalog.pyiceberg import EndiveCatalog
@@ -81,3 +81,28 @@ def test_files_of_a_commit_stay_when_the_table_is_renamed_before_the_answer(
 
     monkeypatch.undo()
     assert lake.ids("db.moved") == [1, 2]
+
+
+def test_an_append_that_must_not_be_overtaken_is_refused_when_it_is_at_the_last_moment(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = lake.writer(ROWS)
+    first.commit([message_of(first, [1])])
+    with lake.table() as table:
+        head = str(table.metadata.current_snapshot_id)
+    slow, fast = lake.writer(ROWS, validate_from_snapshot_id=head), lake.writer(ROWS)
+    message, other = message_of(slow, [2]), message_of(fast, [3])
+    commit_table = EndiveCatalog.commit_table
+    pending = [other]
+
+    def overtaken(self: EndiveCatalog, *arguments: object) -> CommitTableResponse:
+        if pending:
+            fast.commit([pending.pop()])
+        return commit_table(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(EndiveCatalog, "commit_table", overtaken)
+
+    with pytest.raises(ValidationException, match=f"built on snapshot {head}"):
+        slow.commit([message])
+
+    assert lake.ids() == [1, 3]

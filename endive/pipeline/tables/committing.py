@@ -32,6 +32,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql.datasource import WriterCommitMessage
 
 from endive.catalog.pyiceberg import COMMIT_ID
+from endive.catalog.rebase import MAY_MOVE
 from endive.errors import AttemptsExhaustedError, OutcomeUnknownError
 from endive.pipeline.tables.options import Place, WriteOptions, open_catalog
 from endive.pipeline.tables.replacing import stage
@@ -115,6 +116,8 @@ class _Commit:
             table = self._load()
             if not found(table, self.commit_id):
                 summary = {COMMIT_ID: self.commit_id, WRITE_ID: self.written.write_id}
+                if self.options.validate_from is not None:
+                    summary[MAY_MOVE] = "false"  # else the catalog would put an append on top of what came between
                 transaction = stage(table, self.options, self.files, self.written.spec_id, summary)
                 if transaction is None:
                     return
