@@ -30,7 +30,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableRequirement, TableUpdate
 
-from endive.catalog import namespaces, refs, tables, upkeep
+from endive.catalog import indexing, namespaces, refs, tables, upkeep
 from endive.catalog.commit import TableChange
 from endive.catalog.committer import Committed, Committer
 from endive.catalog.files import FileEntry, live_files
@@ -306,12 +306,18 @@ class KVCatalog:
         )
         return self.load_table(new)
 
-    def drop_table(self, identifier: str | Identifier, purge: bool = False) -> None:
-        """Remove a table from the catalog; with `purge`, then delete its files too."""
+    def drop_table(
+        self, identifier: str | Identifier, purge: bool = False, expected: LoadedTable | None = None
+    ) -> None:
+        """Remove a table from the catalog; with `purge`, then delete its files too.
+
+        `expected`: only if nobody has written to it since it was loaded so; else `CommitConflictError`.
+        """
         name = table_of(identifier)
+        as_loaded = (expected.uuid, expected.version) if expected is not None else None
         if purge:
             upkeep.require_collectable(name, self.load_table(name).metadata)
-        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, None)))
+        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, as_loaded)))
         if purge and view is not None:
             upkeep.purge(self, _loaded(view))
 
@@ -477,6 +483,13 @@ class KVCatalog:
         delete nothing, return what would be deleted.
         """
         return list(upkeep.remove_orphans(self, identifier, older_than_unix_ms, dry_run))
+
+    def index_files(self, identifier: str | Identifier, snapshot_id: int | None = None) -> int:
+        """Put the files of a snapshot, or of the current one, into `__files`; return how many there are.
+
+        For tables that came with a metadata file: from then on their scans are planned without reading Avro.
+        """
+        return indexing.index_files(self, identifier, snapshot_id)
 
     def export_metadata(self, identifier: str | Identifier) -> str:
         """Write the metadata file of a table's newest state, if it is not there yet; return where it is."""

@@ -26,7 +26,7 @@ from endive.catalog.names import Identifier, text_of
 from endive.catalog.namespaces import require_namespace
 from endive.catalog.records import SnapshotRecord, TableRecord, decoded_history
 from endive.catalog.works import Transaction
-from endive.errors import AlreadyInCatalogError, NotInCatalogError
+from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 
@@ -114,11 +114,14 @@ def create_table(tx: Transaction, rows: tuple[tuple[bytes, bytes], ...], record:
         tx.put(key, value)
 
 
-def drop_table(tx: Transaction, identifier: Identifier, uuid: UUID | None) -> Steps[TableView]:
-    """Remove a table's rows and return what it was. `uuid`: only if it is this very table."""
+def drop_table(tx: Transaction, identifier: Identifier, expected: tuple[UUID, int] | None) -> Steps[TableView]:
+    """Remove a table's rows and return what it was. `expected`: only if it is this very table, at this version."""
     record = yield from require_table(tx, identifier)
-    if uuid is not None and record.uuid != uuid:
+    if expected is not None and record.uuid != expected[0]:
         raise NotInCatalogError("Table", text_of(identifier), "another table has this name now")
+    if expected is not None and record.version != expected[1]:
+        problem = f"it is being written: version {expected[1]} was to be dropped, and it is at {record.version} now"
+        raise CommitConflictError(text_of(identifier), f"{problem}; stop its writers, then drop it")
     view = yield from whole_view(tx, record)
     for prefix in (snapshots_of(record.uuid), history_of(record.uuid), files_of(record.uuid), commits_of(record.uuid)):
         rows = yield from tx.scan(prefix)
