@@ -256,10 +256,10 @@ class KVCatalog:
         name = table_of(identifier)
         metadata = self.files.read(metadata_location)
         record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
-        self._install_new(record, metadata)
+        self._install_new(record, metadata, has_new_uuid=False)
         return LoadedTable(name, 0, metadata, metadata_location)
 
-    def _install_new(self, record: TableRecord, metadata: TableMetadata) -> None:
+    def _install_new(self, record: TableRecord, metadata: TableMetadata, has_new_uuid: bool = True) -> None:
         rows = [
             (snapshot_key(record.uuid, one.snapshot_id), SnapshotRecord(record.uuid, number, one, "none").encoded())
             for number, one in enumerate(metadata.snapshots)
@@ -275,7 +275,11 @@ class KVCatalog:
             history_length=len(metadata.snapshot_log),
         )
         rows.append((table_key(record.identifier), record.encoded()))
-        self._transact(lambda tx: tables.create_table(tx, tuple(rows), record))
+
+        def install(is_repeat: bool) -> None:
+            self.store.transact(lambda tx: tables.create_table(tx, tuple(rows), record, has_new_uuid, is_repeat))
+
+        self._repeating(lambda: install(False), lambda: install(True))
 
     def load_table(self, identifier: str | Identifier) -> LoadedTable:
         """Return a table as it is now."""

@@ -10,9 +10,9 @@ the one in the list. Two cases need manifests of their own: one that was merged 
 belong to the append), and several snapshots in one commit (PyIceberg has read the first one's list by then, and its
 cache goes by the manifests' paths).
 
-**What is refused.** Tables whose owner wants to hear of every conflict (`commit.retry.num-retries=0`). Anything that is not an append: overwrites and deletes were decided on the files of the state that
-they saw, and their authors must look again. A branch that is gone. Tables of format 3, whose row ids PyIceberg cannot
-assign yet.
+**What is refused.** Anything that is not an append: overwrites and deletes were decided on the files of the state that
+they saw, and their authors must look again. A branch that is gone. Tables whose owner wants to hear of every conflict
+(`commit.retry.num-retries=0`). Tables of format 3, whose row ids PyIceberg cannot assign yet.
 
 **What may be deleted.** What was written for an attempt that certainly failed; and after success the list that the
 client wrote, which nothing names any more.

@@ -13,6 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import SnapshotLogEntry
 
 from endive.catalog.keys import (
+    TABLES,
     commits_of,
     files_of,
     history_of,
@@ -102,16 +103,33 @@ def list_tables(tx: Transaction, namespace: Identifier) -> Steps[tuple[Identifie
     return tuple(table_from(key) for key, _ in rows)
 
 
-def create_table(tx: Transaction, rows: tuple[tuple[bytes, bytes], ...], record: TableRecord) -> Steps[None]:
-    """Create a table from its rows, its record among them."""
+def create_table(
+    tx: Transaction,
+    rows: tuple[tuple[bytes, bytes], ...],
+    record: TableRecord,
+    has_new_uuid: bool,
+    is_repeat: bool,
+) -> Steps[None]:
+    """Create a table from its rows, its record among them. `is_repeat`: an earlier try's answer was lost."""
     yield from require_namespace(tx, record.identifier[:-1])
     there = yield from find_table(tx, record.identifier)
-    if there is not None and there.uuid == record.uuid:
-        return  # an earlier try of this very work, whose answer was lost
+    if there is not None and is_repeat and there.uuid == record.uuid:
+        return
     if there is not None:
         raise AlreadyInCatalogError("Table", text_of(record.identifier))
+    if not has_new_uuid:
+        yield from _require_new_uuid(tx, record.uuid)
     for key, value in rows:
         tx.put(key, value)
+
+
+def _require_new_uuid(tx: Transaction, uuid: UUID) -> Steps[None]:
+    """Raise if a table of this uuid is in the catalog: two names would share its rows, and each lose the other's."""
+    rows = yield from tx.scan(TABLES.encode())
+    for _, body in rows:
+        record = TableRecord.decoded(body)
+        if record.uuid == uuid:
+            raise AlreadyInCatalogError("Table", f"{text_of(record.identifier)}, with the same uuid {uuid}")
 
 
 def drop_table(tx: Transaction, identifier: Identifier, expected: tuple[UUID, int] | None) -> Steps[TableView]:

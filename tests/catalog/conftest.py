@@ -1,11 +1,13 @@
-"""Catalogs to test: the plug-in on a store in memory, and PyIceberg's SQL catalog beside it."""
+"""Catalogs to test: the plug-in on real stores, the bare catalog on one in forty lines, PyIceberg's SQL catalog."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 
-from endive.catalog import KVCatalog, opening
+from endive.catalog import KVCatalog
 from endive.catalog.pyiceberg import EndiveCatalog
 from tests.catalog.stand_in import DictStore
 
@@ -16,23 +18,31 @@ def store() -> DictStore:
 
 
 @pytest.fixture
-def kv(store: DictStore, tmp_path: Path) -> KVCatalog:
-    return KVCatalog(store, f"file://{tmp_path}/warehouse", create=True)
+def warehouse(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/warehouse"
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let catalogs that are opened by URL stand on stores in memory."""
-    stores: dict[str, DictStore] = {}
-
-    def open_stand_in(url: str, *_: object) -> DictStore:
-        return stores.setdefault(url, DictStore())
-
-    monkeypatch.setattr(opening, "_open", open_stand_in)
+def kv(store: DictStore, warehouse: str) -> Iterator[KVCatalog]:
+    with KVCatalog(store, warehouse, create=True) as catalog:
+        yield catalog
 
 
 @pytest.fixture
-def endive(stand_in: None, tmp_path: Path) -> Iterator[EndiveCatalog]:
-    catalog = EndiveCatalog("test", uri=f"{tmp_path}/catalog")
+def endive(tmp_path: Path, warehouse: str) -> Iterator[EndiveCatalog]:
+    catalog = EndiveCatalog("test", uri=f"memory://{tmp_path.name}", warehouse=warehouse)
     yield catalog
     catalog.close()
+
+
+@pytest.fixture(params=["sql", "endive in memory", "endive in a directory"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path, warehouse: str) -> Iterator[Catalog]:
+    """The same behaviour is expected of each."""
+    made: Catalog
+    if request.param == "sql":
+        made = SqlCatalog("test", uri="sqlite:///:memory:", warehouse=warehouse)
+    else:
+        uri = f"memory://{tmp_path.name}" if "memory" in request.param else str(tmp_path / "catalog")
+        made = EndiveCatalog("test", uri=uri, warehouse=warehouse)
+    yield made
+    made.close()
