@@ -30,7 +30,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableRequirement, TableUpdate
 
-from endive.catalog import indexing, namespaces, refs, tables, upkeep
+from endive.catalog import checking, indexing, namespaces, refs, tables, upkeep
 from endive.catalog.commit import TableChange
 from endive.catalog.committer import Committed, Committer
 from endive.catalog.files import FileEntry, live_files
@@ -501,7 +501,7 @@ class KVCatalog:
 
     def check(self, identifier: str | Identifier | None = None) -> list[str]:
         """Return what is wrong with a table's records and files, or with all tables'; nothing if all is well."""
-        return upkeep.check(self, identifier)
+        return [str(fault) for fault in checking.check(self, identifier).faults]
 
     # Places.
 

@@ -43,7 +43,7 @@ def index_files(catalog: "KVCatalog", identifier: str | Identifier, snapshot_id:
         return 0
     snapshot = snapshot_by_id(metadata, target)
     if metadata.format_version > 2:
-        raise ConfigurationError(text_of(name), ["rows do not hold what Iceberg's format 3 adds; its manifests are read"])
+        raise ConfigurationError(text_of(name), ["records do not hold what Iceberg's format 3 adds"])
     if chain_of(view.snapshots, target) is not None:
         return len(catalog.plan_files(name, snapshot_id=target))
     entries = _entries(catalog, metadata, snapshot)

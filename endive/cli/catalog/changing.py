@@ -29,7 +29,9 @@ def set_values(
     added: Annotated[
         list[str] | None, typer.Option("--add-column", metavar="COLUMN", help="Such as `price decimal(10, 2)`.")
     ] = None,
-    dropped: Annotated[list[str] | None, typer.Option("--drop-column", metavar="NAME", help="A column to drop.")] = None,
+    dropped: Annotated[
+        list[str] | None, typer.Option("--drop-column", metavar="NAME", help="A column to drop.")
+    ] = None,
     renamed: Annotated[
         list[str] | None, typer.Option("--rename-column", metavar="OLD=NEW", help="Give a column another name.")
     ] = None,
@@ -89,7 +91,9 @@ def _changes(
     for column in dropped:
         changes.append((f"--drop-column {column}", partial(_drop, column=column)))
     for old, new in renamed.items():
-        changes.append((f"--rename-column {old}={new}", partial(UpdateSchema.rename_column, path_from=old, new_name=new)))
+        changes.append(
+            (f"--rename-column {old}={new}", partial(UpdateSchema.rename_column, path_from=old, new_name=new))
+        )
     for column, text in types.items():
         wanted = parse_type(text, "--type")
         changes.append((f"--type {column}={text}", partial(UpdateSchema.update_column, path=column, field_type=wanted)))

@@ -39,15 +39,21 @@ OTHERS = {
     **dict.fromkeys(("bigint", "int64", "integer64"), "long"),
     **dict.fromkeys(("integer", "int32", "smallint", "tinyint", "short"), "int"),
     **dict.fromkeys(("text", "varchar", "char", "str", "utf8"), "string"),
-    **{"bool": "boolean", "real": "float", "float64": "double", "datetime": "timestamp", "bytes": "binary"},
-    **{"blob": "binary", "array": "list<TYPE>", "numeric": "decimal(P, S)"},
+    "bool": "boolean",
+    "real": "float",
+    "float64": "double",
+    "datetime": "timestamp",
+    "bytes": "binary",
+    "blob": "binary",
+    "array": "list<TYPE>",
+    "numeric": "decimal(P, S)",
 }
 """What other systems call a type."""
 TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
 PARAMETRIC = {"bucket", "truncate"}
 
 
-class _Fault(Exception):
+class _FaultError(Exception):
     """One column or partition cannot be read."""
 
 
@@ -73,7 +79,7 @@ def parse_type(text: str, source: str) -> IcebergType:
     """Return one type."""
     try:
         return _type(text.strip(), count(1))
-    except _Fault as fault:
+    except _FaultError as fault:
         raise ConfigurationError(source, [str(fault)]) from fault
 
 
@@ -99,7 +105,7 @@ def _each(parts: list[str], read: Callable[[str], T]) -> tuple[list[T], list[str
     for part in parts:
         try:
             good.append(read(part))
-        except _Fault as fault:
+        except _FaultError as fault:
             faults.append(str(fault))
     return good, faults
 
@@ -126,14 +132,14 @@ def _repeated(names: list[str]) -> list[str]:
 def _column(text: str, ids: Iterator[int]) -> NestedField:
     match = COLUMN.fullmatch(text)
     if match is None:
-        raise _Fault(f"{text.strip()!r} is not a column: write a name and a type, such as `id long required`")
+        raise _FaultError(f"{text.strip()!r} is not a column: write a name and a type, such as `id long required`")
     name = match["quoted"] or match["plain"]
     kind, required = _requirement(match["rest"])
     field_id = next(ids)
     try:
         return NestedField(field_id, name, _type(kind, ids), required=required)
-    except _Fault as fault:
-        raise _Fault(f"{name}: {fault}") from fault
+    except _FaultError as fault:
+        raise _FaultError(f"{name}: {fault}") from fault
 
 
 def _requirement(text: str) -> tuple[str, bool]:
@@ -149,7 +155,7 @@ def _type(text: str, ids: Iterator[int]) -> IcebergType:
     if not bracket:
         return _primitive(text)
     if not inner.endswith(">"):
-        raise _Fault(f"{text!r} has an opening `<` without its `>`")
+        raise _FaultError(f"{text!r} has an opening `<` without its `>`")
     inner = inner[:-1]
     kind = outer.strip().lower()
     if kind == "struct":
@@ -158,14 +164,14 @@ def _type(text: str, ids: Iterator[int]) -> IcebergType:
         return _list(inner, ids)
     if kind == "map":
         return _map(inner, ids)
-    raise _Fault(f"{outer.strip()!r} is not a nested type; those are list, map and struct")
+    raise _FaultError(f"{outer.strip()!r} is not a nested type; those are list, map and struct")
 
 
 def _struct(inner: str, ids: Iterator[int]) -> StructType:
     fields, faults = _each(_split(inner), lambda part: _column(part, ids))
     faults += _repeated([field.name for field in fields])
     if faults:
-        raise _Fault("; ".join(faults))
+        raise _FaultError("; ".join(faults))
     return StructType(*fields)
 
 
@@ -178,7 +184,7 @@ def _list(inner: str, ids: Iterator[int]) -> ListType:
 def _map(inner: str, ids: Iterator[int]) -> MapType:
     parts = _split(inner)
     if len(parts) != 2:
-        raise _Fault(f"a map has a key and a value, as in map<string, long>, not {inner!r}")
+        raise _FaultError(f"a map has a key and a value, as in map<string, long>, not {inner!r}")
     key_id, value_id = next(ids), next(ids)
     kind, required = _requirement(parts[1])
     return MapType(
@@ -195,11 +201,11 @@ def _primitive(text: str) -> IcebergType:
     try:
         parsed: IcebergType = IcebergType.model_validate(wanted)
     except IcebergValidationError as error:
-        raise _Fault(str(error)) from error
+        raise _FaultError(str(error)) from error
     except ValidationError as error:
-        raise _Fault(_unknown_type(text)) from error
+        raise _FaultError(_unknown_type(text)) from error
     if not wanted.startswith("geo") and str(parsed).replace(" ", "") != wanted:
-        raise _Fault(_unknown_type(text))  # PyIceberg looks at the beginning only
+        raise _FaultError(_unknown_type(text))  # PyIceberg looks at the beginning only
     return parsed
 
 
@@ -216,15 +222,15 @@ def _unknown_type(text: str) -> str:
 def _partition(text: str, schema: Schema) -> PartitionField:
     match = PARTITION.fullmatch(text)
     if match is None or not match["what"]:
-        raise _Fault("an empty partition: write a column, or a transform of one, such as `day(ts)`")
+        raise _FaultError("an empty partition: write a column, or a transform of one, such as `day(ts)`")
     call = CALL.fullmatch(match["what"])
     name, column = _transform(call) if call is not None else ("identity", match["what"])
     source = _find(column.strip().strip('"'), schema)
     transform: Transform[object, object] = parse_transform(name)
     if isinstance(transform, UnknownTransform):
-        raise _Fault(f"{text.strip()!r}: no transform {name!r}")
+        raise _FaultError(f"{text.strip()!r}: no transform {name!r}")
     if not transform.can_transform(source.field_type):
-        raise _Fault(f"{text.strip()!r}: {name} does not go with {source.name}, which is {source.field_type}")
+        raise _FaultError(f"{text.strip()!r}: {name} does not go with {source.name}, which is {source.field_type}")
     field = PartitionField(source_id=source.field_id, field_id=1000, transform=transform, name="partition")
     generated = _visit_partition_field(schema, field, _PartitionNameGenerator())
     return field.model_copy(update={"name": match["name"] or generated.replace(".", "_")})
@@ -236,14 +242,14 @@ def _transform(call: re.Match[str]) -> tuple[str, str]:
     arguments = [part.strip() for part in _split(call["arguments"])]
     if name not in TRANSFORMS:
         known = suggestion(name, TRANSFORMS) or f"; known: {', '.join(TRANSFORMS)}"
-        raise _Fault(f"no transform {call['transform']!r}{known}")
+        raise _FaultError(f"no transform {call['transform']!r}{known}")
     if name not in PARAMETRIC:
         if len(arguments) != 1:
-            raise _Fault(f"{name} takes a column, as in {name}(ts), not {call['arguments']!r}")
+            raise _FaultError(f"{name} takes a column, as in {name}(ts), not {call['arguments']!r}")
         return name, arguments[0]
     numbers = [one for one in arguments if one.isdigit()]
     if len(arguments) != 2 or len(numbers) != 1 or int(numbers[0]) < 1:
-        raise _Fault(f"{name} takes a number above 0 and a column, as in {name}(16, id), not {call['arguments']!r}")
+        raise _FaultError(f"{name} takes a number and a column, as in {name}(16, id), not {call['arguments']!r}")
     (column,) = (one for one in arguments if not one.isdigit())
     return f"{name}[{int(numbers[0])}]", column
 
@@ -254,4 +260,4 @@ def _find(column: str, schema: Schema) -> NestedField:
     except ValueError as error:
         names = schema.column_names
         hint = suggestion(column, names) or f"; there are: {', '.join(names)}"
-        raise _Fault(f"no column {column!r}{hint}") from error
+        raise _FaultError(f"no column {column!r}{hint}") from error

@@ -81,27 +81,26 @@ def _filter(where: str | None, metadata: TableMetadata) -> BooleanExpression:
     """Return the filter that a text says, for this table; or what is wrong with it, and where."""
     if where is None:
         return AlwaysTrue()
-    example = "write it as in SQL: id = 7 and day >= '2024-01-01'"
     try:
         expression = parse(where)
-    except ParseException as error:
-        fault = f"cannot be read from {where[error.loc :][:20]!r} on: {error.msg}; {example}"
+    except (ParseException, ValueError) as error:
+        known = "=, !=, <, <=, >, >=, in, between, like, is null, is nan, and, or, not"
+        fault = f"{where!r} is not a filter; write it as id = 7 and day >= '2024-01-01', with {known}"
         raise ConfigurationError("--where", [fault]) from error
-    except ValueError as error:
-        raise ConfigurationError("--where", [f"{error}; {example}"]) from error
     try:
         bind(metadata.schema(), expression, case_sensitive=True)
     except (ValueError, TypeError, ValidationError) as error:
-        raise ConfigurationError("--where", [f"{error}{_near(str(error), metadata.schema())}"]) from error
+        raise ConfigurationError("--where", [_problem(str(error), metadata.schema())]) from error
     return expression
 
 
-def _near(problem: str, schema: Schema) -> str:
-    """Return the nearest column if a problem is one's name, else the columns there are."""
-    if not problem.startswith("Could not find field"):
-        return ""
-    named = problem.partition("name ")[2].partition(",")[0]
-    return suggestion(named, schema.column_names) or f"; columns: {', '.join(schema.column_names)}"
+def _problem(words: str, schema: Schema) -> str:
+    """Return what is wrong with a filter; for a column that is not there, with the nearest one that is."""
+    if not words.startswith("Could not find field"):
+        return words
+    column = words.partition("name ")[2].rpartition(", case_sensitive")[0]
+    near = suggestion(column, schema.column_names) or f"; there are: {', '.join(schema.column_names)}"
+    return f"no column {column!r}{near}"
 
 
 def _is_indexed(catalog: KVCatalog, name: str, snapshot_id: int | None) -> bool:

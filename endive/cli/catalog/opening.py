@@ -76,7 +76,7 @@ def _hint(catalog: KVCatalog, error: NotInCatalogError, table: str | None) -> st
     listing = {"Table": "tables", "Namespace": "namespaces", "Snapshot": "history", "Branch or tag": "show"}
     subject = f" {table}" if table is not None and error.kind in {"Snapshot", "Branch or tag"} else ""
     command = f"`endive catalog {listing[error.kind]} {catalog.url}{subject}` lists what there is"
-    return "; ".join(part for part in (error.hint, near or command) if part)
+    return "; ".join(part for part in (error.hint, near) if part) or command
 
 
 def _names(catalog: KVCatalog, kind: str, table: str | None) -> list[str]:

@@ -10,7 +10,7 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from endive.catalog import KVCatalog, LoadedTable
 from endive.catalog.maintenance import expired
 from endive.catalog.refs import is_ancestor, snapshot_at, snapshot_by_id, snapshot_by_ref
-from endive.catalog.upkeep import require_collectable
+from endive.catalog.upkeep import ExpiredSnapshots, require_collectable
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
 from endive.cli.catalog.rendering import count, operation, print_json, print_rows, refs_at, say, snapshot_document
 from endive.cli.catalog.times import duration_ms, iso, limit_ms, moment_ms, shown
@@ -101,7 +101,8 @@ def rollback(
         if not anywhere and not is_ancestor(before.metadata, target.snapshot_id):
             fault = f"the current state does not come from snapshot {target.snapshot_id}; --any goes there all the same"
             raise ConfigurationError(name, [fault])
-        catalog.set_current_snapshot(name, target.snapshot_id)
+        go = catalog.set_current_snapshot if anywhere else catalog.roll_back
+        go(name, target.snapshot_id)
     if as_json:
         print_json({"table": name, "from": before.metadata.current_snapshot_id, "to": target.snapshot_id})
     else:
@@ -183,15 +184,18 @@ def _changed_ref(
         return table
     if drop:
         snapshot_by_ref(table.metadata, ref)
-        if table.metadata.refs[ref].snapshot_ref_type != kind:
-            raise ConfigurationError(ref, [f"it is a {table.metadata.refs[ref].snapshot_ref_type.value}, no {kind.value}"])
+        found = table.metadata.refs[ref].snapshot_ref_type
+        if found != kind:
+            raise ConfigurationError(ref, [f"it is a {found.value}; `endive catalog {found.value}` drops it"])
         return catalog.remove_ref(name, ref)
     make = catalog.create_tag if kind == SnapshotRefType.TAG else catalog.create_branch
     keep_ms = duration_ms(keep, "--keep") if keep is not None else None
     return make(name, ref, target.snapshot_id if target is not None else None, keep_ms)
 
 
-def _print_refs(table: LoadedTable, name: str, ref: str | None, kind: SnapshotRefType, drop: bool, as_json: bool) -> None:
+def _print_refs(
+    table: LoadedTable, name: str, ref: str | None, kind: SnapshotRefType, drop: bool, as_json: bool
+) -> None:
     found = {key: one for key, one in sorted(table.metadata.refs.items()) if one.snapshot_ref_type == kind}
     documents: list[dict[str, Any]] = [
         {"name": key, "kind": kind.value, "snapshot_id": one.snapshot_id, "max_ref_age_ms": one.max_ref_age_ms}
@@ -230,17 +234,19 @@ def expire(
     with opened(url, endpoint, properties) as catalog:
         table = catalog.load_table(name)
         require_collectable(table.identifier, table.metadata)
-        ids, files = expired(table.metadata, limit, keep), ()
+        done = ExpiredSnapshots(expired(table.metadata, limit, keep), ())
         if not dry_run:
             done = catalog.expire_snapshots(name, limit, keep)
-            ids, files = done.snapshot_ids, done.deleted_files
+    ids, files = done.snapshot_ids, done.deleted_files
     if as_json:
         print_json({"table": name, "dry_run": dry_run, "snapshot_ids": list(ids), "deleted_files": list(files)})
     elif dry_run:
         say(f"{name}: {len(ids)} of {len(table.metadata.snapshots)} snapshots would go")
-        print_rows(("snapshot", "made (UTC)"), [_expiring(table.metadata, one) for one in ids])
+        if ids:
+            print_rows(("snapshot", "made (UTC)"), [_expiring(table.metadata, one) for one in ids])
     else:
-        say(f"{name}: {len(ids)} of {len(table.metadata.snapshots)} snapshots are gone, and {len(files)} files with them")
+        snapshots = f"{len(ids)} of {len(table.metadata.snapshots)} snapshots"
+        say(f"{name}: {snapshots} are gone, and {len(files)} files with them")
 
 
 def _expiring(metadata: TableMetadata, snapshot_id: int) -> tuple[str, str]:

@@ -59,7 +59,7 @@ def size(size_bytes: int | None) -> str | None:
     if size_bytes is None:
         return None
     value, unit = float(size_bytes), SIZES[0]
-    for unit in SIZES:  # noqa: B007 - the last one tried is the one that fits
+    for unit in SIZES:
         if value < 1000 or unit == SIZES[-1]:
             break
         value /= 1000

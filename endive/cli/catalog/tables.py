@@ -64,7 +64,7 @@ def create(
 
     For example:
 
-    `endive catalog create lake db.events --schema 'id long required, ts timestamptz, kind string' --partition 'day(ts)'`
+    `endive catalog create lake db.events --schema 'id long required, ts timestamptz' --partition 'day(ts)'`
 
     `endive catalog create lake db.trips --like trips.parquet --set write.format.default=parquet`
     """
@@ -226,6 +226,8 @@ def _confirm(table: LoadedTable, purge: bool) -> None:
     """Ask whether to drop a table; on standard error, since standard output is for results."""
     rows = count(table.metadata.current_snapshot(), "total-records") or 0
     moment = shown(table.metadata.last_updated_ms)
-    question = f"{text_of(table.identifier)}: {rows:,} rows, {len(table.metadata.snapshots)} snapshots, changed {moment}"
+    question = (
+        f"{text_of(table.identifier)}: {rows:,} rows, {len(table.metadata.snapshots)} snapshots, changed {moment}"
+    )
     errors.print(errors.escape(question))
     typer.confirm("Drop it and delete its files?" if purge else "Drop it, and keep its files?", abort=True, err=True)
