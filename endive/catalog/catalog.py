@@ -30,7 +30,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableRequirement, TableUpdate
 
-from endive.catalog import checking, indexing, namespaces, refs, tables, upkeep
+from endive.catalog import checking, namespaces, refs, tables, upkeep
 from endive.catalog.commit import TableChange
 from endive.catalog.committer import Committed, Committer
 from endive.catalog.files import FileEntry, live_files
@@ -469,6 +469,13 @@ class KVCatalog:
         scan = DataScan(metadata, io, row_filter, case_sensitive=case_sensitive, snapshot_id=target)
         return list(scan.plan_files())
 
+    def index_files(self, identifier: str | Identifier) -> int:
+        """Fill `__files` for the current snapshot of a table that was registered; return how many files it has.
+
+        Reads all manifests. Later commits keep the index up to date; earlier snapshots stay without one.
+        """
+        return upkeep.index_files(self, identifier)
+
     def expire_snapshots(
         self, identifier: str | Identifier, older_than_unix_ms: int, keep_last: int = 1
     ) -> ExpiredSnapshots:
@@ -487,13 +494,6 @@ class KVCatalog:
         delete nothing, return what would be deleted.
         """
         return list(upkeep.remove_orphans(self, identifier, older_than_unix_ms, dry_run))
-
-    def index_files(self, identifier: str | Identifier, snapshot_id: int | None = None) -> int:
-        """Put the files of a snapshot, or of the current one, into `__files`; return how many there are.
-
-        For tables that came with a metadata file: from then on their scans are planned without reading Avro.
-        """
-        return indexing.index_files(self, identifier, snapshot_id)
 
     def export_metadata(self, identifier: str | Identifier) -> str:
         """Write the metadata file of a table's newest state, if it is not there yet; return where it is."""

@@ -22,7 +22,18 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from endive.catalog.files import ADDED, CHANGES, DELETED, ENTRIES_MAX, NO_FILES, FileEntry, FilesOfSnapshot, entry_of
+from endive.catalog.files import (
+    ADDED,
+    ALL,
+    CHANGES,
+    DELETED,
+    ENTRIES_MAX,
+    EXISTING,
+    NO_FILES,
+    FileEntry,
+    FilesOfSnapshot,
+    entry_of,
+)
 
 CHANGE_STATUS = {ManifestEntryStatus.ADDED: ADDED, ManifestEntryStatus.DELETED: DELETED}
 
@@ -77,6 +88,17 @@ def changed_files(
             for entry in own_entries(io, manifest, snapshot.snapshot_id)
         ]
     return FilesOfSnapshot(CHANGES, tuple(entries))
+
+
+def all_files(io: FileIO, manifests: Sequence[ManifestFile], metadata: TableMetadata) -> FilesOfSnapshot:
+    """Return all live files of a snapshot, read from all its manifests."""
+    specs, schema = metadata.specs(), metadata.schema()
+    entries = [
+        entry_of(entry, EXISTING, specs[manifest.partition_spec_id], schema)
+        for manifest in manifests
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
+    ]
+    return FilesOfSnapshot(ALL, tuple(entries))
 
 
 def unassigned(manifest: ManifestFile) -> ManifestFile:

@@ -15,9 +15,9 @@ Names and errors are PyIceberg's, with its wording where its tests look at it. A
 `CommitStateUnknownException`, after which PyIceberg deletes nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from pyiceberg.catalog import MetastoreCatalog, PropertiesUpdateSummary
@@ -33,10 +33,10 @@ from pyiceberg.exceptions import (
 from pyiceberg.exceptions import NamespaceNotEmptyError as IcebergNamespaceNotEmptyError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties, Transaction
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 
@@ -96,8 +96,35 @@ class EndiveCatalog(MetastoreCatalog):
             raise ValueError(f"{CREATE} is true or false, not {create!r}")
         self.kv = KVCatalog.open(uri, properties.get("warehouse"), _file_properties(properties), create == "true")
 
+    @classmethod
+    def on(cls, kv: KVCatalog, name: str = "endive") -> Self:
+        """Return the plug-in on a catalog that is open already, on a store of the caller's; such a one has no URL."""
+        catalog = cls.__new__(cls)
+        MetastoreCatalog.__init__(catalog, name, **{"warehouse": kv.warehouse, **kv.properties})
+        catalog.kv = kv
+        return catalog
+
     def close(self) -> None:
         self.kv.close()
+
+    def commit_transactions(self, transactions: Sequence[Transaction], commit_id: str | None = None) -> None:
+        """Commit PyIceberg's transactions on several tables at once: all or none. They must not be used afterwards.
+
+        Appends that lost a race are put on top of what won; anything else that conflicts fails the whole commit, and
+        is not retried. `commit_id`: as in `KVCatalog.commit`.
+        """
+        changes = [
+            TableChange(
+                one._table.name(),
+                (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)),
+                one._updates,
+            )
+            for one in transactions
+        ]
+        with _as_pyiceberg():
+            loaded = self.kv.commit_and_load(changes, commit_id)
+        for one, table in zip(transactions, loaded, strict=True):
+            one._table.metadata, one._table.metadata_location = table.metadata, table.metadata_location
 
     def create_tables(self) -> None:
         """Do nothing: the catalog is there once it is open. PyIceberg's SQL catalog has a method of this name."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyiceberg.io import FileIO
@@ -10,13 +10,15 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import property_as_bool
 
 from endive.catalog.commit import TableChange
-from endive.catalog.keys import TABLES
+from endive.catalog.files import ALL, file_rows
+from endive.catalog.keys import TABLES, snapshot_key
 from endive.catalog.maintenance import expired, named_by, orphans, overlaps, reachable, removal, unneeded
+from endive.catalog.manifests import all_files, read_list
 from endive.catalog.names import Identifier, table_of, text_of
 from endive.catalog.opening import open_place
-from endive.catalog.records import TableRecord
+from endive.catalog.records import SnapshotRecord, TableRecord
 from endive.catalog.works import Transaction
-from endive.errors import ConfigurationError
+from endive.errors import ConfigurationError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 if TYPE_CHECKING:
@@ -85,6 +87,29 @@ def remove_orphans(
     needed = reachable(io, table.metadata.snapshots).paths | named_by(table.metadata, table.metadata_location)
     found = orphans(listed, needed, older_than_unix_ms)
     return found if dry_run else delete_files(io, found)
+
+
+def index_files(catalog: "KVCatalog", identifier: str | Identifier) -> int:
+    """Let the records list all files of a table's current snapshot, as its manifests do."""
+    table = catalog.load_table(identifier)
+    current = table.metadata.current_snapshot()
+    if current is None:
+        return 0
+    io = catalog.files.io(table.metadata.location, table.metadata.properties)
+    files = all_files(io, read_list(io, current.manifest_list), table.metadata)
+    rows = file_rows(table.uuid, current, files)
+
+    def put(tx: Transaction) -> Steps[None]:
+        key = snapshot_key(table.uuid, current.snapshot_id)
+        body = yield from tx.get(key)
+        if body is None:
+            raise NotInCatalogError("Snapshot", str(current.snapshot_id), "it has expired meanwhile")
+        for row_key, value in rows:
+            tx.put(row_key, value)
+        tx.put(key, replace(SnapshotRecord.decoded(body), files=ALL).encoded())
+
+    catalog.store.transact(put)
+    return len(rows)
 
 
 def _require_alone(catalog: "KVCatalog", name: Identifier, location: str) -> None:

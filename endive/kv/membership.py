@@ -204,7 +204,13 @@ def catch_up(state: MemberState) -> Steps[MemberState]:
         if groups is None:
             raise MissingObjectError(WAL.path_of(state.wal_end + 1))
         caught_up = state.with_groups(groups)
-        return caught_up if newer is None else caught_up.with_manifest(newer)
+        if newer is None:
+            return caught_up
+        was_shared = newer.value.shared_epoch == state.manifest.value.shared_epoch
+        state = caught_up.with_manifest(newer)
+        if was_shared:
+            return state
+        # The fences of that epoch may have come after the listing: look again, so that the state includes them.
     raise AttemptsExhaustedError(WAL.prefix, ROUNDS_MAX)
 
 

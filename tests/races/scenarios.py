@@ -29,6 +29,7 @@ from endive.protocol.requests import (
     ObjectInfo,
     PutIfAbsent,
     Request,
+    Sleep,
     Steps,
     ask,
 )
@@ -127,6 +128,8 @@ def answer(bodies: dict[str, bytes], request: Request[Any]) -> Any:  # noqa: PLR
                 return False
             bodies[path] = body
             return True
+        case Sleep():
+            return None
         case NewId():
             return "f" * 32
         case Now():

@@ -1,0 +1,201 @@
+"""Processes for the explorer that share a store, and what must hold of them in every state.
+
+Every work appends a letter of its own to a key, so the key holds the history: which commits counted, in which order.
+A letter that is missing was lost, one that is there twice was committed twice. Capitals go to a key of their own, so
+that a commit does not always write over what the one before has written.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from endive.drivers.interleaved import Invariant, Record
+from endive.errors import EndiveError
+from endive.kv.compactor import claim_compactor
+from endive.kv.format import Rows, decode_footer, encode_sst
+from endive.kv.lookup import find_in_groups, find_in_runs
+from endive.kv.membership import MemberState, catch_up, commit_group, join_shared
+from endive.kv.opening import Lease, open_writer, replay_writer
+from endive.kv.reading import newest_view
+from endive.kv.tables import NoCache
+from endive.kv.transaction import Transaction, run_works
+from endive.kv.wal import WAL
+from endive.protocol.fencing import append
+from endive.protocol.requests import NewId, Steps, ask
+from tests.races.processes import driver_of
+from tests.races.scenarios import at_rest
+
+KEYS = (b"log", b"LOG")
+FIRST = "x"
+"""What every store here begins with."""
+LOOKS = 2
+
+
+def key_of(letter: str) -> bytes:
+    return KEYS[letter.isupper()]
+
+
+def append_letter(letter: str, transaction: Transaction) -> Steps[str]:
+    held = yield from transaction.get(key_of(letter))
+    transaction.put(key_of(letter), (held or b"") + letter.encode())
+    return letter
+
+
+# Processes.
+
+
+def joining(letter: str, commits: int = 1) -> Steps[str]:
+    """Join, then append letters: `a` appends "a", "A"."""
+    state = yield from join_shared(looks_max=LOOKS)
+    yield from ask(Record(("joined", state.manifest.value.writer_epoch, state.wal_end + 1)))
+    yield from committing(letter, state, commits)
+    return "done"
+
+
+def committing(letter: str, state: MemberState, commits: int = 1) -> Steps[str]:
+    """Append letters, as a member that has joined before."""
+    for number in range(commits):
+        own = letter.upper() if number else letter
+        work = partial(append_letter, own)
+        committed = yield from commit_group(state, (work,), NoCache(), LOOKS)
+        state = committed.state
+        yield from ask(Record(("appended", own)))
+    return "done"
+
+
+def committing_and_reading(letter: str, state: MemberState) -> Steps[str]:
+    """Append a letter, then read from the state as it was before: the letter must be seen."""
+    yield from committing(letter, state)
+    yield from reading(state, letter)
+    return "done"
+
+
+def reading(state: MemberState, expected: str = FIRST) -> Steps[str]:
+    """Read as a member that has not looked for a while."""
+    newer = yield from catch_up(state)
+    outcomes, _ = yield from run_works((read_logs,), newer.manifest.value.runs, newer.recent, NoCache())
+    yield from ask(Record(("read", outcomes[0].value, expected)))
+    return "done"
+
+
+def read_logs(transaction: Transaction) -> Steps[tuple[str, ...]]:
+    held: tuple[str, ...] = ()
+    for number in range(len(KEYS)):
+        value = yield from transaction.get(KEYS[number])
+        held = (*held, (value or b"").decode())
+    return held
+
+
+def alone(letter: str) -> Steps[str]:
+    """Open the store as an exclusive writer, and append a letter."""
+    lease = yield from open_writer()
+    yield from ask(Record(("open", lease.epoch, lease.next_slot)))
+    manifest, groups = yield from replay_writer(lease)
+    row = find_in_groups(groups, key_of(letter))
+    if row is None:
+        row = yield from find_in_runs(manifest.value.runs, key_of(letter), NoCache())
+    held = b"" if row is None else row.value or b""
+    yield from alone_already(letter, lease, held)
+    return "done"
+
+
+def alone_already(letter: str, lease: Lease, held: bytes) -> Steps[str]:
+    """Append a letter as an exclusive writer that has opened before and knows what the key holds."""
+    put_id = yield from ask(NewId())
+    rows = Rows([key_of(letter)], [held + letter.encode()], [1000 * lease.epoch + lease.next_slot])
+    yield from append(WAL, lease.next_slot, encode_sst(rows, lease.epoch, put_id), lease.epoch)
+    yield from ask(Record(("appended", letter)))
+    return "done"
+
+
+# A store at rest.
+
+
+def writer_at_rest(parallel_writes: int = 1) -> tuple[dict[str, bytes], Lease]:
+    """Return the objects of a store that an exclusive writer has written to, and what that writer holds."""
+    driver = driver_of()
+    lease = driver.run(open_writer(parallel_writes))
+    path = WAL.path_of(lease.next_slot)
+    driver.objects.put(path, encode_sst(Rows([key_of(FIRST)], [FIRST.encode()], [1]), lease.epoch, "0" * 32))
+    driver.run(claim_compactor())
+    objects = {info.path: driver.objects.get(info.path) or b"" for info in driver.objects.list("")}
+    return objects, replace(lease, next_slot=lease.next_slot + 1)
+
+
+def members_at_rest() -> tuple[dict[str, bytes], MemberState]:
+    """Return the objects of a store that one member has written to, and that member's state. A compactor is open."""
+    driver = driver_of()
+    state = driver.run(join_shared())
+    state = driver.run(commit_group(state, (partial(append_letter, FIRST),), NoCache())).state
+    driver.run(claim_compactor())
+    state = driver.run(catch_up(state))
+    return {info.path: driver.objects.get(info.path) or b"" for info in driver.objects.list("")}, state
+
+
+# Invariants.
+
+
+def logs_at_rest(bodies: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Return the histories as a reader finds them that knows nothing of members."""
+    return tuple(at_rest(bodies, _log(key)) for key in KEYS)
+
+
+def _log(key: bytes) -> Steps[str]:
+    view = yield from newest_view()
+    row = find_in_groups(view.groups, key)
+    if row is None:
+        row = yield from find_in_runs(view.manifest.value.runs, key, NoCache())
+    return "" if row is None else (row.value or b"").decode()
+
+
+def every_commit_counts_once(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    try:
+        held = "".join(logs_at_rest(bodies))
+    except EndiveError as error:
+        return f"the log cannot be read: {error}"
+    if len(set(held)) != len(held):
+        return f"a commit counts twice: {held!r}"
+    for event in events | {("appended", FIRST)}:
+        match event:
+            case ("appended", str(letter)) if letter not in held:
+                return f"the acknowledged commit {letter!r} is missing: {held!r}"
+    return None
+
+
+def reads_are_fresh_and_true(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    for event in events:
+        match event:
+            case ("read", (str(low), str(high)), str(expected)):
+                held = logs_at_rest(bodies)
+                if expected not in low + high:
+                    return f"a read that began after the commit of {expected!r} saw {low!r} and {high!r}"
+                if not (held[0].startswith(low) and held[1].startswith(high)):
+                    return f"a read saw {low!r} and {high!r}, which never were: {held}"
+    return None
+
+
+def no_older_epoch_behind_the_fences(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    joined = [(event[1], event[2]) for event in events if isinstance(event, tuple) and event[0] in ("joined", "open")]
+    for path, body in bodies.items():
+        slot = WAL.slot_of(path)
+        for newer, next_slot in joined if slot is not None else ():
+            epoch = decode_footer(path, body).epoch
+            if slot is not None and epoch < newer and slot >= next_slot:
+                return f"slot {slot} has epoch {epoch}, though epoch {newer} was joined or opened at {next_slot}"
+    return None
+
+
+def anybody_can_join(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    try:
+        at_rest(bodies, join_shared())
+    except EndiveError as error:
+        return str(error)
+    return None
+
+
+INVARIANTS: dict[str, Invariant] = {
+    "commits": every_commit_counts_once,
+    "reads": reads_are_fresh_and_true,
+    "two writers are open": no_older_epoch_behind_the_fences,
+    "the store cannot be joined": anybody_can_join,
+}

@@ -1,0 +1,178 @@
+"""The explorer on members of a shared store: exhausted within stated bounds, and every kept mutant found.
+
+Every search prints its number of states (`pytest -s`).
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+
+from endive.drivers.automaton import Program
+from endive.drivers.interleaved import Bounds, Exploration, explore
+from tests.races import member_mutants as mutants
+from tests.races.members import (
+    INVARIANTS,
+    alone,
+    alone_already,
+    committing,
+    committing_and_reading,
+    joining,
+    members_at_rest,
+    reading,
+    writer_at_rest,
+)
+from tests.races.scenarios import collector, compactor, compactor_open_already
+
+OBJECTS, STATE = members_at_rest()
+"""A shared store with one commit, a member's state, and an open compactor."""
+EXCLUSIVE, LEASE = writer_at_rest()
+"""A store that an exclusive writer has open, with one commit and an open compactor."""
+
+
+def searched(programs: Mapping[str, Program], bounds: Bounds, objects: Mapping[str, bytes] = OBJECTS) -> Exploration:
+    found = explore(programs, INVARIANTS, bounds, objects)
+    print(f"\n{', '.join(programs)}; {bounds}: {found}")  # noqa: T201 - the number of states is a result
+    return found
+
+
+KEEPERS: dict[str, Program] = {"compactor": compactor_open_already, "collector": collector}
+ONE: dict[str, Program] = {"member a": partial(committing, "a", STATE)}
+TWO: dict[str, Program] = {**ONE, "member b": partial(committing, "b", STATE, 2)}
+JOINING: dict[str, Program] = {"joining a": partial(joining, "a"), "joining b": partial(joining, "b")}
+OLD_WRITER: dict[str, Program] = {"old writer": partial(alone_already, "w", LEASE, b"x")}
+
+Case = tuple[dict[str, Program], Bounds, Mapping[str, bytes]]
+EXHAUSTED: dict[str, Case] = {
+    "two members, a lost reply, a crash": (TWO, Bounds(lost_replies=1, crashes=1), OBJECTS),
+    "two members, two lost replies": (TWO, Bounds(lost_replies=2), OBJECTS),
+    "two members and two compactors": (
+        {**TWO, "compactor": compactor_open_already, "second": compactor},
+        Bounds(preemptions=2),
+        OBJECTS,
+    ),
+    "two that join a shared store": (JOINING, Bounds(lost_replies=1), OBJECTS),
+    "two that join an exclusive writer's store; two preemptions": (
+        {**JOINING, **OLD_WRITER},
+        Bounds(preemptions=2),
+        EXCLUSIVE,
+    ),
+    "one that joins an exclusive writer's store": (
+        {"joining a": partial(joining, "a"), **OLD_WRITER},
+        Bounds(lost_replies=1),
+        EXCLUSIVE,
+    ),
+    "a member and an exclusive writer that opens": ({**TWO, "alone": partial(alone, "w")}, Bounds(), OBJECTS),
+    "a member that commits and reads, compactor and collector": (
+        {"member a": partial(committing_and_reading, "a", STATE), **KEEPERS},
+        Bounds(lost_replies=1, preemptions=3),
+        OBJECTS,
+    ),
+}
+LONG: dict[str, Case] = {
+    "two members, compactor and collector": ({**TWO, **KEEPERS}, Bounds(), OBJECTS),
+    "two members, compactor and collector, a lost reply; two preemptions": (
+        {**TWO, **KEEPERS},
+        Bounds(lost_replies=1, preemptions=2),
+        OBJECTS,
+    ),
+    "a stale reader, two members, compactor and collector; two preemptions": (
+        {"reader": partial(reading, STATE), **TWO, **KEEPERS},
+        Bounds(preemptions=2),
+        OBJECTS,
+    ),
+    "two that join an exclusive writer's store, a lost reply; one preemption": (
+        {**JOINING, **OLD_WRITER},
+        Bounds(lost_replies=1, preemptions=1),
+        EXCLUSIVE,
+    ),
+}
+CAMPAIGN: dict[str, Case] = {
+    "two members, compactor and collector, a lost reply": ({**TWO, **KEEPERS}, Bounds(lost_replies=1), OBJECTS),
+    "two members, compactor and collector, a crash": ({**TWO, **KEEPERS}, Bounds(crashes=1), OBJECTS),
+    "a member, an exclusive writer that opens, compactor and collector": (
+        {"member b": partial(committing, "b", STATE, 2), "alone": partial(alone, "w"), **KEEPERS},
+        Bounds(),
+        OBJECTS,
+    ),
+    "one that joins, an exclusive writer, compactor and collector": (
+        {"joining a": partial(joining, "a"), **OLD_WRITER, **KEEPERS},
+        Bounds(clock_jumps=1),
+        EXCLUSIVE,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EXHAUSTED.values(), ids=EXHAUSTED.keys())
+def test_nothing_goes_wrong(case: Case) -> None:
+    assert searched(*case).violation is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", LONG.values(), ids=LONG.keys())
+def test_nothing_goes_wrong_in_long_searches(case: Case) -> None:
+    assert searched(*case).violation is None
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("case", CAMPAIGN.values(), ids=CAMPAIGN.keys())
+def test_nothing_goes_wrong_in_campaigns(case: Case) -> None:
+    assert searched(*case).violation is None
+
+
+# Mutants: taken away what makes it safe, the search finds what goes wrong.
+
+STALE_READER: dict[str, Program] = {"reader": partial(reading, STATE), **TWO, **KEEPERS}
+MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[str, bytes], str]] = {
+    "no look at the manifest after the create": (
+        mutants.no_look_after_the_create,
+        {**TWO, **KEEPERS},
+        Bounds(preemptions=2),
+        OBJECTS,
+        "the acknowledged commit 'a' is missing",
+    ),
+    "whatever was compacted is taken for a ghost": (
+        mutants.compacted_means_ghost,
+        {**ONE, "compactor": compactor_open_already},
+        Bounds(),
+        OBJECTS,
+        "a commit counts twice",
+    ),
+    "no look at the manifest after reading slots": (
+        mutants.no_look_after_reading,
+        {**TWO, "member c": partial(committing, "c", STATE), **KEEPERS},
+        Bounds(preemptions=2),
+        OBJECTS,
+        "the acknowledged commit 'b' is missing",
+    ),
+    "shared before the fences stand": (
+        mutants.shared_before_the_fences,
+        {**JOINING, **OLD_WRITER},
+        Bounds(),
+        EXCLUSIVE,
+        "",
+    ),
+    "joined without replaying": (
+        mutants.joined_without_replaying,
+        JOINING,
+        Bounds(),
+        OBJECTS,
+        "the acknowledged commit",
+    ),
+    "a lost race is not computed anew": (mutants.not_computed_anew, TWO, Bounds(), OBJECTS, "the acknowledged commit"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", MUTANTS.values(), ids=MUTANTS.keys())
+def test_the_search_finds_what_is_wrong_with_a_mutant(
+    case: tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[str, bytes], str],
+) -> None:
+    mutant, programs, bounds, objects, expected = case
+    with mutant():
+        found = searched(programs, bounds, objects)
+
+    assert found.violation is not None
+    assert expected in found.violation
+    assert found.run
