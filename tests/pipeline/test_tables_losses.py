@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError, ValidationException
+from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
+from pyspark.sql.types import StructType
 
 from endive.catalog.pyiceberg import EndiveCatalog
-from endive.errors import OutcomeUnknownError, StorageUnavailableError
+from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
 from tests.pipeline.lakes import ROWS, Lake, message_of
 
 
@@ -106,3 +109,14 @@ def test_an_append_that_must_not_be_overtaken_is_refused_when_it_is_at_the_last_
         slow.commit([message])
 
     assert lake.ids() == [1, 3]
+
+
+@pytest.mark.parametrize("kind", [FloatType(), DoubleType()])
+def test_dynamic_overwrite_by_floating_point_partitions_is_refused(tmp_path: Path, kind: PrimitiveType) -> None:
+    """The old rows of 0.1 and of NaN would stay beside the new ones."""
+    lake = Lake(tmp_path)
+    lake.create(schema=Schema(NestedField(1, "p", kind)), by={"p": "identity"})
+    struct = StructType().add("p", "float" if isinstance(kind, FloatType) else "double")
+
+    with pytest.raises(ConfigurationError, match="floating-point"):
+        lake.writer(struct, overwrite=True, overwrite_mode="dynamic")
