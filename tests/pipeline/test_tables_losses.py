@@ -11,7 +11,9 @@ from pyspark.sql.types import StructType
 
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
-from tests.pipeline.lakes import ROWS, Lake, message_of
+from endive.pipeline.tables.options import WriteOptions, place_of
+from endive.pipeline.tables.streaming import BatchWriter
+from tests.pipeline.lakes import ROWS, Lake, batch_of, message_of
 
 
 @pytest.fixture(autouse=True)
@@ -120,3 +122,13 @@ def test_dynamic_overwrite_by_floating_point_partitions_is_refused(tmp_path: Pat
 
     with pytest.raises(ConfigurationError, match="floating-point"):
         lake.writer(struct, overwrite=True, overwrite_mode="dynamic")
+
+
+def test_a_batch_of_a_stream_without_a_name_is_refused(lake: Lake) -> None:
+    """Batches go by the stream's id and their number. Without an id, batch 0 of a second stream would count as known."""
+    writer = BatchWriter(place_of({**lake.options, "path": "db.t"}), WriteOptions(), ROWS)
+
+    with pytest.raises(ConfigurationError, match="which stream"):
+        writer.commit([writer.write(iter([batch_of([1])]))], 0)
+
+    assert lake.rows() == []
