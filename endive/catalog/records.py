@@ -22,6 +22,9 @@ from endive.catalog.names import Identifier
 FORMAT_VERSION = 1
 """Of the records; raised when an older Endive could not read them."""
 
+TABLES_CACHED = 256
+"""Decoded records that are kept. Every commit makes another, with all of a table's schemas: of a wide table, megabytes."""
+
 TABLE_FIELDS = {
     "table_uuid": "table-uuid",
     "format_version": "format-version",
@@ -132,7 +135,7 @@ class TableRecord:
         return _table(body)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=TABLES_CACHED)
 def _table(body: bytes) -> TableRecord:
     fields = from_json(body)
     iceberg: dict[str, Any] = fields["iceberg"] | fields["schema"]
