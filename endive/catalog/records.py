@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 """Of the records; raised when an older Endive could not read them."""
 
 TABLES_CACHED = 256
-"""Decoded records that are kept. Every commit makes another, with all of a table's schemas: of a wide table, megabytes."""
+"""Decoded records that are kept. Every commit makes another, with all of a table's schemas: megabytes of a wide one."""
 
 TABLE_FIELDS = {
     "table_uuid": "table-uuid",

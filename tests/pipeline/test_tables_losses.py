@@ -125,7 +125,7 @@ def test_dynamic_overwrite_by_floating_point_partitions_is_refused(tmp_path: Pat
 
 
 def test_a_batch_of_a_stream_without_a_name_is_refused(lake: Lake) -> None:
-    """Batches go by the stream's id and their number. Without an id, batch 0 of a second stream would count as known."""
+    """Batches go by the stream's id and their number. Without an id, batch 0 of another stream would be known."""
     writer = BatchWriter(place_of({**lake.options, "path": "db.t"}), WriteOptions(), ROWS)
 
     with pytest.raises(ConfigurationError, match="which stream"):
