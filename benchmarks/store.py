@@ -1,7 +1,8 @@
 """The store beside `slatedb`, both from Python, in one process, on a local directory, with the same rows.
 
 slatedb's local store does not sync to disk, so neither does ours here (`fsync=False`); with `fsync=True` it is listed
-on its own. Repeats are interleaved: compare only figures of one file.
+on its own, and so is the same store with the latencies of S3, from the measured profile. Repeats are interleaved:
+compare only figures of one file.
 
     python -m benchmarks.store                      # writes results/store.json
     python -m benchmarks.store --growth 10000000    # grows a store to so many rows; writes results/store_growth.json
@@ -17,16 +18,19 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import slatedb.uniffi as slate
 
 from benchmarks.report import save, spread
 from endive.kv import Store, StoreOptions
-from endive.objects import LocalStore
+from endive.objects import FaultyStore, LocalStore, ObjectStore, Troubles
+from endive.sim.delays import delay_of
+from endive.sim.profiles import load_profile_set
 
 ROWS = 20_000
 DURABLE = 200
@@ -65,28 +69,32 @@ def latencies_ms(count: int, work: Callable[[int], object]) -> list[float]:
 # Endive.
 
 
-def endive(path: Path, fsync: bool = False) -> Figures:
+def with_latencies_of(provider: str, path: Path) -> ObjectStore:
+    delay = delay_of(load_profile_set("measured")[provider])
+    return FaultyStore(LocalStore(path, fsync=False), 1, Troubles(), delay)
+
+
+def endive(objects: ObjectStore, durable_puts: int = DURABLE) -> Figures:
     figures: Figures = {}
     options = StoreOptions(compact_here=False)
-    with Store(LocalStore(path, fsync), options) as store:
+    with Store(objects, options) as store:
         figures["buffered puts/s"] = rate(ROWS, lambda: [store.put(key, VALUE, False) for key in KEYS])
         store.flush()
         batches = [[(key, VALUE) for key in KEYS[start : start + 1000]] for start in range(0, ROWS, 1000)]
         figures["rows/s in batches of 1000"] = rate(ROWS, lambda: [store.write(batch, False) for batch in batches])
         store.flush()
         before = dict(store.driver.requests.by_kind)
-        figures["durable put p50, ms"] = median(latencies_ms(DURABLE, lambda n: store.put(b"d%d" % n, VALUE)))
+        figures["durable put p50, ms"] = median(latencies_ms(durable_puts, lambda n: store.put(b"d%d" % n, VALUE)))
         sent = sum(store.driver.requests.by_kind.values()) - sum(before.values())
-        figures["requests per durable put"] = sent / DURABLE
-        objects = store.driver.objects
-        raw = latencies_ms(DURABLE, lambda n: objects.put_if_absent(f"raw/{n}", VALUE))
+        figures["requests per durable put"] = sent / durable_puts
+        raw = latencies_ms(durable_puts, lambda n: objects.put_if_absent(f"raw/{n}", VALUE))
         figures["one object store write p50, ms"] = median(raw)
         figures[f"durable puts/s, {TASKS} threads"] = rate(TASKS * 50, lambda: _threads(store))
         store.compact()
         figures["gets/s, cold cache"] = rate(ROWS, lambda: [store.get(key) for key in KEYS])
         figures["gets/s, warm cache"] = rate(ROWS, lambda: [store.get(key) for key in KEYS])
         figures["scanned rows/s"] = rate(ROWS, lambda: sum(1 for _ in store.scan(prefix=b"key")))
-    figures["open, ms"] = latencies_ms(1, lambda _: Store(LocalStore(path, fsync), options).close())[0]
+    figures["open, ms"] = latencies_ms(1, lambda _: Store(objects, options).close())[0]
     return figures
 
 
@@ -206,6 +214,16 @@ def grow(rows: int) -> None:
         print(save("store_growth", {**body, "seconds": round(seconds, 1), "stats": store.stats()}))
 
 
+def table(results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """Return the medians as the table of docs/store.md."""
+    lines = [f"| | {' | '.join(results)} |", "|---" * (len(results) + 1) + "|"]
+    for name in results["endive"]:
+        form = "{:,.0f}" if "/s" in name else "{:,.2f}"
+        cells = (form.format(found[name]["median"]) if name in found else "" for found in results.values())
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--growth", type=int)
@@ -213,24 +231,20 @@ def main() -> None:
     if arguments.growth:
         grow(arguments.growth)
         return
-    samples: dict[str, dict[str, list[float]]] = {"endive": {}, "endive, synced to disk": {}, "slatedb": {}}
+    samples: dict[str, dict[str, list[float]]] = {}
     for _ in range(REPEATS):
         with directory() as path:
             runs = {
-                "endive": endive(path / "endive"),
-                "endive, synced to disk": endive(path / "synced", fsync=True),
+                "endive": endive(LocalStore(path / "endive", fsync=False)),
+                "endive, synced to disk": endive(LocalStore(path / "synced")),
+                "endive, latencies of S3": endive(with_latencies_of("s3", path / "s3"), DURABLE // 5),
                 "slatedb": asyncio.run(slatedb(path / "slatedb")),
             }
         for who, figures in runs.items():
             for name, figure in figures.items():
-                samples[who].setdefault(name, []).append(figure)
-    for name in samples["endive"]:
-        print(
-            f"{name:34}",
-            *(f"{who}: {median(found[name]):,.2f}" for who, found in samples.items() if name in found),
-            sep="   ",
-        )
+                samples.setdefault(who, {}).setdefault(name, []).append(figure)
     results = {who: {name: spread(found) for name, found in figures.items()} for who, figures in samples.items()}
+    print(table(results))
     parameters = {"rows": ROWS, "value_bytes": len(VALUE), "durable_puts": DURABLE, "tasks": TASKS, "repeats": REPEATS}
     print(save("store", {"parameters": parameters, "results": results}))
 

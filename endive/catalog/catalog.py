@@ -30,7 +30,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableRequirement, TableUpdate
 
-from endive.catalog import namespaces, refs, tables, upkeep
+from endive.catalog import checking, namespaces, refs, tables, upkeep
 from endive.catalog.commit import TableChange
 from endive.catalog.committer import Committed, Committer
 from endive.catalog.files import FileEntry, live_files
@@ -300,6 +300,10 @@ class KVCatalog:
             self._publisher.remind(name)
         return _loaded(view)
 
+    def _load_known(self, name: Identifier) -> LoadedTable:
+        """Return a table at least as new as this process's last commit to it, without a request."""
+        return _loaded(self.store.read_known(lambda tx: tables.load_table(tx, name)))
+
     def table_exists(self, identifier: str | Identifier) -> bool:
         """Whether there is such a table."""
         name = table_of(identifier)
@@ -321,14 +325,20 @@ class KVCatalog:
         )
         return self.load_table(new)
 
-    def drop_table(self, identifier: str | Identifier, purge: bool = False) -> None:
-        """Remove a table from the catalog; with `purge`, then delete its files too."""
+    def drop_table(
+        self, identifier: str | Identifier, purge: bool = False, expected: LoadedTable | None = None
+    ) -> None:
+        """Remove a table from the catalog; with `purge`, then delete its files too.
+
+        `expected`: only if nobody has written to it since it was loaded so; else `CommitConflictError`.
+        """
         name = table_of(identifier)
-        record = self.store.read(lambda tx: tables.require_table(tx, name))
+        found = self.store.read(lambda tx: tables.require_table(tx, name)) if expected is None else expected
+        version = None if expected is None else expected.version
         if purge:
-            upkeep.require_collectable(name, record.metadata)
+            upkeep.require_collectable(name, found.metadata)
         # By its uuid: if the answer is lost, somebody may have created another one before the second try.
-        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, record.uuid)))
+        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, found.uuid, version)))
         if purge and view is not None:
             upkeep.purge(self, _loaded(view))
 
@@ -377,7 +387,7 @@ class KVCatalog:
     def _load_committed(self, identifier: Identifier) -> LoadedTable:
         """Load a table after a commit. An error must not look like one of the commit: its files would be deleted."""
         try:
-            return self.load_table(identifier)
+            return self._load_known(identifier)
         except EndiveError as error:
             raise OutcomeUnknownError(f"{text_of(identifier)}, committed but not to be loaded") from error
 
@@ -515,7 +525,7 @@ class KVCatalog:
 
     def check(self, identifier: str | Identifier | None = None) -> list[str]:
         """Return what is wrong with a table's records and files, or with all tables'; nothing if all is well."""
-        return upkeep.check(self, identifier)
+        return [str(fault) for fault in checking.check(self, identifier).faults]
 
     # Places.
 

@@ -60,6 +60,7 @@ from endive.catalog.names import Identifier, text_of
 from endive.catalog.namespaces import require_namespace
 from endive.catalog.records import CommitRecord, SnapshotRecord, TableRecord, encoded_history
 from endive.catalog.tables import TableView, find_table, partial_view, whole_view
+from endive.catalog.updates import updated
 from endive.catalog.works import Transaction
 from endive.errors import CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
@@ -350,12 +351,11 @@ def whole_metadata(view: TableView | None, staged: Staged) -> TableMetadata:
 def applied(change: TableChange, base: TableMetadata | None, previous: str, now_ms: int) -> TableMetadata:
     """Return the metadata after the updates. `previous`: the metadata file that goes into the log, if any."""
     try:
-        new = update_table_metadata(
-            base if base is not None else MetastoreCatalog._empty_table_metadata(),
-            change.updates,
-            enforce_validation=base is None,
-            metadata_location=previous or None,
-        )
+        if base is None:
+            empty = MetastoreCatalog._empty_table_metadata()
+            new = update_table_metadata(empty, change.updates, enforce_validation=True)
+        else:
+            new = updated(base, change.updates, previous, now_ms)
     except KeyError as error:
         problem = f"property {error.args[0]!r} cannot be removed: somebody else did"
         raise CommitConflictError(text_of(change.identifier), problem) from error

@@ -147,7 +147,8 @@ class Committer:
                 ]
             loser = answer.identifier
             attempt += 1
-        raise CommitRetriesExhaustedError(text_of(loser), "lost its race", attempts_max, ATTEMPTS)
+        problem = f"lost {attempts_max} races in a row"
+        raise CommitRetriesExhaustedError(text_of(loser), problem, attempts_max, ATTEMPTS)
 
     def _commit_once(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
         try:

@@ -14,6 +14,7 @@ by dots, and everything in a name but letters, digits, `_`, `-` and `~` is writt
 are readable, names may hold any character, and no two names share a key or the start of one.
 """
 
+from functools import lru_cache
 from urllib.parse import quote, unquote
 from uuid import UUID
 
@@ -28,6 +29,7 @@ FILES = "__files/"
 COMMITS = "__commits/"
 
 
+@lru_cache(maxsize=4096)
 def escaped(text: str) -> str:
     """Return `text` without slashes and dots, readable where it can be."""
     return quote(text, safe="").replace(".", "%2E")

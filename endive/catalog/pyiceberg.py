@@ -133,6 +133,8 @@ class EndiveCatalog(MetastoreCatalog):
         """Do nothing: the catalog is there once it is open. PyIceberg's SQL catalog has a method of this name."""
 
     def __getstate__(self) -> dict[str, Any]:
+        if "uri" not in self.properties:
+            raise TypeError("a catalog without a uri cannot be sent elsewhere: it stands on a store of this process")
         return {"name": self.name, "properties": self.properties}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -8,9 +8,11 @@ Names follow the catalog's specification (`table_uuid`, `current_snapshot_id`, â
 `iceberg`, under Iceberg's own names. Decoding is cached: values are immutable, and so are the models made of them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from threading import Lock
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from pydantic_core import from_json, to_json
@@ -35,6 +37,38 @@ TABLE_FIELDS = {
     "partition_specs": "partition-specs",
 }
 """The specification's fields of a table, and Iceberg's names of the same."""
+
+
+T = TypeVar("T")
+
+
+class Decoded(Generic[T]):
+    """Records by their JSON, the youngest ones. What this process writes it need not decode: `remember` it.
+
+    Safe to use from many threads. A record that is still in use when it is forgotten is decoded again.
+    """
+
+    def __init__(self, decode: Callable[[bytes], T], count_max: int) -> None:
+        self._decode = decode
+        self._count_max = count_max
+        self._records: dict[bytes, T] = {}
+        self._lock = Lock()
+
+    def remember(self, body: bytes, record: T) -> bytes:
+        """Take note of what a JSON stands for; return the JSON."""
+        with self._lock:
+            self._records[body] = record
+            if len(self._records) > self._count_max:
+                del self._records[next(iter(self._records))]
+        return body
+
+    def __call__(self, body: bytes) -> T:
+        """Return the record of a JSON."""
+        record = self._records.get(body)
+        if record is None:
+            record = self._decode(body)
+            self.remember(body, record)
+        return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +147,7 @@ class TableRecord:
             iceberg.pop(name, None)
         schema = {name: iceberg.pop(name) for name in ("current-schema-id", "schemas")}
         fields = {ours: iceberg.pop(theirs, None) for ours, theirs in TABLE_FIELDS.items()}
-        return to_json(
+        body = to_json(
             {
                 "namespace": self.identifier[:-1],
                 "table_name": self.identifier[-1],
@@ -128,15 +162,16 @@ class TableRecord:
                 "history_length": self.history_length,
             }
         )
+        return decoded_table.remember(body, self)
 
     @staticmethod
     def decoded(body: bytes) -> "TableRecord":
         """Return the record of a JSON."""
-        return _table(body)
+        return decoded_table(body)
 
 
-@lru_cache(maxsize=TABLES_CACHED)
-def _table(body: bytes) -> TableRecord:
+def decode_table(body: bytes) -> TableRecord:
+    """Return the record of a JSON, decoded anew."""
     fields = from_json(body)
     iceberg: dict[str, Any] = fields["iceberg"] | fields["schema"]
     iceberg |= {theirs: fields[ours] for ours, theirs in TABLE_FIELDS.items() if fields[ours] is not None}
@@ -150,6 +185,9 @@ def _table(body: bytes) -> TableRecord:
         snapshots_made=fields["snapshots_made"],
         history_length=fields["history_length"],
     )
+
+
+decoded_table = Decoded(decode_table, TABLES_CACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +204,7 @@ class SnapshotRecord:
     def encoded(self) -> bytes:
         """Return the JSON."""
         one = self.snapshot
-        return to_json(
+        body = to_json(
             {
                 "table_uuid": self.table_uuid,
                 "snapshot_id": one.snapshot_id,
@@ -183,15 +221,16 @@ class SnapshotRecord:
                 "files": self.files,
             }
         )
+        return decoded_snapshot.remember(body, self)
 
     @staticmethod
     def decoded(body: bytes) -> "SnapshotRecord":
         """Return the record of a JSON."""
-        return _snapshot(body)
+        return decoded_snapshot(body)
 
 
-@lru_cache(maxsize=65536)
-def _snapshot(body: bytes) -> SnapshotRecord:
+def decode_snapshot(body: bytes) -> SnapshotRecord:
+    """Return the record of a JSON, decoded anew."""
     fields = from_json(body)
     operation, summary = fields["operation"], fields["summary"]
     snapshot = Snapshot(
@@ -206,6 +245,9 @@ def _snapshot(body: bytes) -> SnapshotRecord:
         added_rows=fields["added_rows"],
     )
     return SnapshotRecord(UUID(fields["table_uuid"]), fields["ordinal"], snapshot, fields["files"])
+
+
+decoded_snapshot = Decoded(decode_snapshot, 65536)
 
 
 def encoded_history(entry: SnapshotLogEntry) -> bytes:

@@ -14,7 +14,7 @@ from endive.kv.model import SortedRun, SstInfo, StoreManifest
 from endive.kv.tables import LEVELS_PREFIX, LEVELS_SUFFIX, sst_path
 from endive.kv.wal import WAL
 from endive.protocol.requests import Get, List, Steps, ask
-from endive.protocol.sequenced import Numbered, newest, numbers_in
+from endive.protocol.sequenced import Numbered, newest, newest_for_certain, numbers_in
 
 ROUNDS_MAX = 5
 
@@ -47,7 +47,7 @@ class Report:
 def check_store() -> Steps[Report]:
     """Look at everything that the newest manifest and the checkpoints need."""
     for _ in range(ROUNDS_MAX):
-        base = yield from newest(MANIFESTS)
+        base = yield from newest_for_certain(MANIFESTS)
         if base is None:
             raise StoreNotFoundError(MANIFESTS.prefix)
         report = yield from _check(base)
@@ -100,6 +100,10 @@ def _run_faults(manifest: Numbered[StoreManifest]) -> list[Fault]:
                 faults.append(Fault(path, f"SSTs {before.id} and {after.id} of one run overlap"))
     if any(sst > manifest.value.sst_id_last for sst in manifest.value.sst_ids()):
         faults.append(Fault(path, "names an SST above its own sst_id_last"))
+    if manifest.value.shared_epoch > manifest.value.writer_epoch:
+        faults.append(Fault(path, "shares a writer epoch that nobody has claimed"))
+    if len(manifest.value.wal_put_ids) > manifest.value.wal_id_last_compacted:
+        faults.append(Fault(path, "remembers more slots than were compacted"))
     return faults
 
 

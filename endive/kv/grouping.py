@@ -5,15 +5,19 @@ meant for that caller would hit the others' works.
 
 **One group, not two halves.** Committers that were just answered come back with their next work in a moment. If a
 group left at once with those who arrived meanwhile, the committers would fall into two halves that take turns, each
-waiting for two requests. So a group waits for as many works as were under way or waiting when the last one ended, but
-no longer than a tenth of a commit, and less and less if that has not helped lately.
+waiting for two requests. So a group waits for as many works as were under way or waiting when the last one ended.
+
+How long? Works that come one after the other are worth waiting for while the next one comes sooner than a work of this
+group takes on average: with n works here, (time of a commit + time waited) / n. After that, each further moment would
+commit fewer works per second, not more. It never waits longer than half a commit, and less and less often if that
+has not helped lately.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, Thread, current_thread
 from time import monotonic
 from typing import Any
 
@@ -22,8 +26,8 @@ from endive.kv.transaction import Outcome, Work
 
 log = logging.getLogger(__name__)
 
-LINGER_SHARE = 0.1
-"""Of a commit's time: what waiting for others may add to it."""
+LINGER_SHARE = 0.5
+"""Of a commit's time: what waiting for others may add to it at most."""
 RETRY_LINGER_GROUPS = 16
 """After waiting in vain, it is tried again once in so many groups."""
 
@@ -54,13 +58,14 @@ class Committer:
 
     def submit(self, work: Work[Any]) -> "Future[Any]":
         """Let a work wait for the next group."""
+        if current_thread() is self._thread:
+            raise RuntimeError("a work cannot wait for another transaction: it would wait for itself")
         future: Future[Any] = Future()
         with self._changed:
             if self._closed:
                 raise StoreClosedError(self._url)
             self._waiting.append((work, future))
-            if len(self._waiting) == 1 or len(self._waiting) >= self._expected:
-                self._changed.notify()
+            self._changed.notify()
         return future
 
     def close(self) -> None:
@@ -87,9 +92,9 @@ class Committer:
     def _next_group(self) -> list[tuple[Work[Any], "Future[Any]"]]:
         """Return the works of the next group; none if the store is closed."""
         with self._changed:
-            self._linger()
             while not self._waiting and not self._closed:
                 self._changed.wait()
+            self._linger()
             count = min(len(self._waiting), self._works_max)
             return [self._waiting.popleft() for _ in range(count)]
 
@@ -100,10 +105,14 @@ class Committer:
         if wanted <= 0 or self._closed or (self._in_vain and self._in_vain % RETRY_LINGER_GROUPS):
             self._in_vain += 1 if self._in_vain else 0
             return
-        deadline_s = monotonic() + min(self._linger_max_s, LINGER_SHARE * self._commit_s)
+        started_s = now_s = monotonic()
+        end_s = started_s + min(self._linger_max_s, LINGER_SHARE * self._commit_s)
         while len(self._waiting) < self._expected and not self._closed:
-            left_s = deadline_s - monotonic()
-            if left_s <= 0 or not self._changed.wait(left_s):
+            patience_s = (self._commit_s + now_s - started_s) / len(self._waiting)
+            if not self._changed.wait(min(patience_s, end_s - now_s)):
+                break
+            now_s = monotonic()
+            if now_s >= end_s:
                 break
         helped = 2 * (len(self._waiting) - before) >= wanted
         self._in_vain = 0 if helped else self._in_vain + 1

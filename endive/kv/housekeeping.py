@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from threading import Event, Lock, Thread, main_thread
+from time import monotonic
 from typing import Protocol
 
 from endive.drivers.blocking import BlockingDriver
@@ -10,8 +11,12 @@ from endive.errors import EndiveError, FencedError, OutcomeUnknownError
 from endive.kv.collector import Collected, collect_garbage
 from endive.kv.compactor import Compaction, claim_compactor, compact_levels, compact_wal
 from endive.logs import tell, tell_error
+from endive.objects.two_phase import TwoPhaseStore
 
 log = logging.getLogger(__name__)
+
+REST_POLLS = 5
+"""How long a compactor that was fenced leaves the work to the other one, in intervals of looking for work."""
 
 
 class Habits(Protocol):
@@ -72,10 +77,19 @@ def compactions(driver: BlockingDriver, epoch: int, everything: bool = False) ->
 
 
 def collect_now(driver: BlockingDriver, retention_ms: int) -> Collected:
-    """Delete what nobody needs any more."""
+    """Delete what nobody needs any more. On two-phase create, what others have left unfinished is finished first."""
+    if isinstance(driver.objects, TwoPhaseStore):
+        _recover(driver.objects)
     done = driver.run(collect_garbage(retention_ms))
     tell(log, "collected", manifests=len(done.manifests), wal_slots=len(done.wal_slots), ssts=len(done.ssts))
     return done
+
+
+def _recover(objects: TwoPhaseStore) -> None:
+    done = objects.recover()
+    if done.copied or done.orphans or done.lost:
+        level = logging.ERROR if done.lost else logging.INFO
+        tell(log, "recovered", level, copied=len(done.copied), orphans=len(done.orphans), lost=" ".join(done.lost))
 
 
 class Housekeeper:
@@ -109,7 +123,11 @@ class Housekeeper:
     def compact(self, everything: bool = False) -> None:
         """Bring the WAL into the levels and merge levels, until there is nothing more to do."""
         with self._busy:
-            self._compact(everything)
+            try:
+                self._compact(everything)
+            except FencedError:
+                self._epoch = 0  # another compactor is at work; claim anew when there is something to do
+                raise
 
     def collect(self) -> Collected:
         """Delete what nobody needs any more."""
@@ -126,25 +144,25 @@ class Housekeeper:
 
     def _keep_house(self) -> None:
         options = self._store.options
-        since_collection_ms = 0.0
+        collected_s = monotonic()
+        rested_s = 0.0
         while not self._stopped.is_set():
             self._wanted.wait(options.poll_interval_ms / 1000)
             self._wanted.clear()
-            since_collection_ms += options.poll_interval_ms
             if self._stopped.is_set():
                 return
             try:
                 self._store.look_around()
                 if not options.compact_here:
                     continue
-                if self._store.wants_compaction():
+                if self._store.wants_compaction() and monotonic() >= rested_s:
                     self.compact()
-                if since_collection_ms >= options.collect_interval_ms * self._factor:
-                    since_collection_ms = 0.0
+                if (monotonic() - collected_s) * 1000 >= options.collect_interval_ms * self._factor:
+                    collected_s = monotonic()
                     self.collect()
             except FencedError as error:
-                tell_error(log, "compactor_fenced", error, epoch=self._epoch)
-                self._epoch = 0  # another compactor is at work; claim anew when there is something to do
+                tell_error(log, "compactor_fenced", error, epoch=error.own_epoch)
+                rested_s = monotonic() + REST_POLLS * self._factor * options.poll_interval_ms / 1000
             except OutcomeUnknownError as error:
                 tell_error(log, "housekeeping_unsure", error)  # the next round looks how it went
             except EndiveError as error:

@@ -26,7 +26,7 @@ from endive.kv.model import Checkpoint, StoreManifest
 from endive.kv.wal import WAL, slots_between
 from endive.protocol.fencing import ROLE, contiguous, fence
 from endive.protocol.requests import GetAll, NewId, Now, Steps, ask
-from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, newest, propose
+from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, newest, newest_for_certain, propose
 
 PIN_S = 120
 """How long the manifest on which a writer opens is pinned: replaying the WAL takes seconds."""
@@ -51,9 +51,12 @@ class Group:
     rows: Rows
 
 
-def open_writer(parallel_writes: int = 1) -> Steps[Lease]:
-    """Claim the next writer epoch and fence all older writers. `FencedError`: a newer one came first."""
-    claimed, end = yield from _claim(parallel_writes)
+def open_writer(parallel_writes: int = 1, claims_max: int = ATTEMPTS_MAX) -> Steps[Lease]:
+    """Claim the next writer epoch and fence all older writers. `FencedError`: a newer one came first.
+
+    `AttemptsExhaustedError`: others have changed the manifest each time; no epoch was claimed.
+    """
+    claimed, end = yield from _claim(parallel_writes, claims_max)
     epoch = claimed.value.writer_epoch
     body = encode_fence(epoch, claimed.value.put_id)
     for _ in range(ATTEMPTS_MAX):
@@ -67,28 +70,32 @@ def open_writer(parallel_writes: int = 1) -> Steps[Lease]:
     raise AttemptsExhaustedError(WAL.prefix, ATTEMPTS_MAX)
 
 
-def _claim(parallel_writes: int) -> Steps[tuple[Numbered[StoreManifest], int]]:
+def _claim(parallel_writes: int, claims_max: int) -> Steps[tuple[Numbered[StoreManifest], int]]:
     """Claim the next epoch; return the manifest that does, and the end of the WAL as listed before."""
     now_ms = yield from ask(Now())
-    for _ in range(ATTEMPTS_MAX):
+    for _ in range(claims_max):
         put_id = yield from ask(NewId())
         base = yield from newest(MANIFESTS)
         before = StoreManifest("") if base is None else base.value
         end, has_vanished = yield from contiguous(WAL, before.wal_id_last_compacted, before.max_parallel_writes)
         number = 1 if base is None else base.number + 1
-        if has_vanished:
-            newer = yield from newest(MANIFESTS, number - 1)
-            if newer is None:
-                raise MissingObjectError(WAL.path_of(end + 1))  # a fence in its place would hide what is behind it
+        is_headless = base is None and end > 0
+        if has_vanished or is_headless:
+            again = yield from newest_for_certain(MANIFESTS)
+            if again is None or again.number < number:
+                # A fence in its place would hide what is behind it; a first manifest, everything there is.
+                raise MissingObjectError(MANIFESTS.path_of(1) if base is None else WAL.path_of(end + 1))
             continue
         pin = Checkpoint(put_id, number, now_ms // 1000 + PIN_S, "opening")
         try:
             claimed = yield from propose(MANIFESTS, base, before.with_writer(put_id, parallel_writes, pin))
         except OutcomeUnknownError:
-            continue  # if that claim counted, the next one fences it like any other
+            # If that claim counted, the next one fences it like any other. If its id was spent: was the newest lost?
+            yield from newest_for_certain(MANIFESTS)
+            continue
         if claimed is not None:
             return claimed, end
-    raise AttemptsExhaustedError(MANIFESTS.prefix, ATTEMPTS_MAX)
+    raise AttemptsExhaustedError(MANIFESTS.prefix, claims_max)
 
 
 def require_newest() -> Steps[Numbered[StoreManifest]]:

@@ -25,7 +25,7 @@ from endive.kv.opening import Group, replay
 from endive.kv.wal import WAL
 from endive.protocol.fencing import contiguous, contiguous_end
 from endive.protocol.requests import Get, NewId, Now, Steps, ask
-from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, newest, propose, update
+from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, newest, newest_for_certain, propose, update
 
 ROUNDS_MAX = 100
 
@@ -42,7 +42,7 @@ class View:
 
 def newest_view(known: View | None = None) -> Steps[View]:
     """Return the newest view; `known`: an earlier one, whose groups need not be read again."""
-    manifest = yield from _require_newest()
+    manifest = yield from _require_newest(is_known=known is not None)
     for _ in range(ROUNDS_MAX):
         after = manifest.value.wal_id_last_compacted
         end, has_vanished = yield from contiguous(WAL, after, manifest.value.max_parallel_writes)
@@ -57,8 +57,8 @@ def newest_view(known: View | None = None) -> Steps[View]:
     raise AttemptsExhaustedError(MANIFESTS.prefix, ROUNDS_MAX)
 
 
-def _require_newest() -> Steps[Numbered[StoreManifest]]:
-    manifest = yield from newest(MANIFESTS)
+def _require_newest(is_known: bool) -> Steps[Numbered[StoreManifest]]:
+    manifest = yield from newest(MANIFESTS) if is_known else newest_for_certain(MANIFESTS)
     if manifest is None:
         raise StoreNotFoundError(MANIFESTS.prefix)
     return manifest

@@ -64,24 +64,25 @@ class LocalStore:
     def list(self, prefix: str, after: str = "") -> tuple[ObjectInfo, ...]:
         directory = prefix.rpartition("/")[0]
         with self._errors(prefix):
-            found = tuple(self._walk(self._root / directory, f"{directory}/" if directory else ""))
-        kept = (info for info in found if info.path.startswith(prefix) and info.path > after)
-        return tuple(sorted(kept, key=lambda info: info.path))
+            found = self._walk(self._root / directory, f"{directory}/" if directory else "", prefix, after)
+            return tuple(sorted(found, key=lambda info: info.path))
 
     def delete(self, path: str) -> None:
         with self._errors(path):
             self._file(path).unlink(missing_ok=True)
         # Not synced: an object that comes back after a power cut is collected again.
 
-    def _walk(self, directory: Path, path: str) -> Iterator[ObjectInfo]:
+    def _walk(self, directory: Path, path: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        """Yield what a listing has below `directory`, in any order. Files that it leaves out are not looked at."""
         with suppress(FileNotFoundError), os.scandir(directory) as entries:
             for entry in entries:
+                name = path + entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    yield from self._walk(Path(entry.path), f"{path}{entry.name}/")
-                elif not entry.name.startswith(TEMPORARY):
+                    yield from self._walk(Path(entry.path), f"{name}/", prefix, after)
+                elif name.startswith(prefix) and name > after and not entry.name.startswith(TEMPORARY):
                     with suppress(FileNotFoundError):  # deleted since the directory was read
                         status = entry.stat()
-                        yield ObjectInfo(path + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+                        yield ObjectInfo(name, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def _file(self, path: str) -> Path:
         return self._root / require_path(path)

@@ -2,11 +2,18 @@
 
 Reads are retried by obstore, writes are not: a create that the client sends again by itself would find its own object
 and say that somebody else was first. Whatever is not clear is reported as unknown, and settled by the protocol.
+
+Credentials are found by obstore: in the environment, in Google's file of default credentials, or from the machine that
+this runs on. Profiles of AWS (`~/.aws`) are read by `boto3`, if it is installed.
 """
 
+import importlib
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,14 +28,27 @@ from obstore.exceptions import (
 )
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from endive.errors import ConfigurationError, OutcomeUnknownError, StorageAccessError, StorageUnavailableError
+from endive.errors import (
+    ConfigurationError,
+    EndiveError,
+    OutcomeUnknownError,
+    StorageAccessError,
+    StorageUnavailableError,
+)
 from endive.objects.api import Capabilities, require_path
 from endive.protocol.requests import ObjectInfo
 
 SCHEMES = ("s3", "gs", "az")
 _REFUSED = ("SlowDown", "TooManyRequests", "ServerBusy", "429 ", "503 ", "tcp connect error", "dns error")
 """Answers that say that nothing was done."""
-_HOPELESS = ("NoSuchBucket", "ContainerNotFound", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied")
+_CREDENTIALS_SOUGHT = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "token request")
+"""Signs of a request for credentials. It comes before the request itself, of which nothing was done then."""
+_REMEDIES = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with boto3 installed",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+_HOPELESS = ("NoSuchBucket", "ContainerNotFound", "401 Unauthorized", "403 Forbidden")
 
 
 def open_remote(url: str, endpoint: str | None = None, chosen: Mapping[str, str] | None = None) -> "RemoteStore":
@@ -41,15 +61,31 @@ def open_remote(url: str, endpoint: str | None = None, chosen: Mapping[str, str]
         raise ConfigurationError(url, ["the URL names no bucket"])
     settings: dict[str, Any] = {"prefix": parts.path.strip("/") or None, **(chosen or {})}
     if endpoint is not None:
-        settings["endpoint"] = endpoint
+        settings["base_url" if parts.scheme == "gs" else "endpoint"] = endpoint
         settings["client_options"] = {"allow_http": endpoint.startswith("http://")}
     kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
+    if parts.scheme == "s3" and "access_key_id" not in settings:
+        settings["credential_provider"] = credentials_of_aws(url)
     try:
         reading = kinds[parts.scheme](parts.netloc, **settings, retry_config=_retries(3))
         writing = kinds[parts.scheme](parts.netloc, **settings, retry_config=_retries(0))
     except BaseError as error:
-        raise ConfigurationError(url, [_brief(error)]) from error
+        remedy = f"; {_REMEDIES[parts.scheme]}" if "must be specified" in str(error) else ""
+        raise ConfigurationError(url, [_brief(error) + remedy]) from error
     return RemoteStore(reading, writing, url)
+
+
+def credentials_of_aws(url: str) -> Any:  # noqa: ANN401 - obstore's type needs boto3
+    """Return what gives the credentials of the user's profile; None if there is none, or keys in the environment."""
+    file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
+    if "AWS_ACCESS_KEY_ID" in os.environ or not ("AWS_PROFILE" in os.environ or file.is_file()):
+        return None
+    try:
+        return importlib.import_module("obstore.auth.boto3").Boto3CredentialProvider()
+    except ImportError as error:
+        raise ConfigurationError(url, ["AWS profiles are read by the package 'boto3'; install it"]) from error
+    except Exception as error:  # botocore's errors have no common root that can be named without it
+        raise ConfigurationError(url, [f"the AWS profile cannot be used: {error}"]) from error
 
 
 def _retries(count: int) -> dict[str, Any]:
@@ -65,6 +101,7 @@ class RemoteStore:
     def __init__(self, reading: Any, writing: Any, url: str) -> None:  # noqa: ANN401 - obstore's stores share no type
         self._reading_store = reading
         self._writing_store = writing
+        self._has_answered = False
         self.url = url
 
     def get(self, path: str) -> bytes | None:
@@ -117,27 +154,39 @@ class RemoteStore:
         try:
             yield
         except (BaseError, OSError) as error:
-            raise self._hopeless(path, error) or StorageUnavailableError(f"{self.url}/{path}", _brief(error)) from error
+            raise self._clear(path, error) or self._unavailable(path, error) from error
+        self._has_answered = True
 
     @contextmanager
     def _writing(self, path: str) -> Iterator[None]:
         try:
             yield
         except (BaseError, OSError) as error:
-            hopeless = self._hopeless(path, error)
-            if hopeless is not None:
-                raise hopeless from error
-            if any(sign in str(error) for sign in _REFUSED):
-                raise StorageUnavailableError(f"{self.url}/{path}", _brief(error)) from error
-            raise OutcomeUnknownError(path) from error
+            raise self._clear(path, error) or OutcomeUnknownError(path) from error
+        self._has_answered = True
 
-    def _hopeless(self, path: str, error: Exception) -> StorageAccessError | None:
-        refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
-        if refused or any(sign in str(error) for sign in _HOPELESS):
+    def _clear(self, path: str, error: Exception) -> EndiveError | None:
+        """Return what an error says if it is clear that nothing was done; None if it is not."""
+        said = str(error)
+        if any(sign in said for sign in _CREDENTIALS_SOUGHT):
+            # Once there were credentials, that they cannot be renewed will pass.
+            return self._unavailable(path, error) if self._has_answered else self._without_credentials(path)
+        is_denied = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+        if is_denied or any(sign in said for sign in _HOPELESS):
             return StorageAccessError(f"{self.url}/{path}", _brief(error))
-        return None
+        return self._unavailable(path, error) if any(sign in said for sign in _REFUSED) else None
+
+    def _unavailable(self, path: str, error: Exception) -> StorageUnavailableError:
+        return StorageUnavailableError(f"{self.url}/{path}", _brief(error))
+
+    def _without_credentials(self, path: str) -> StorageAccessError:
+        remedy = _REMEDIES[urlsplit(self.url).scheme]
+        return StorageAccessError(f"{self.url}/{path}", f"no credentials were found; {remedy}")
 
 
 def _brief(error: Exception) -> str:
-    """Return the first line of a message that may hold a whole server's answer."""
-    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+    """Return the server's code and the first line of a message that may hold a whole answer."""
+    said = str(error).strip()
+    line = said.partition("\n")[0].partition("<")[0].rstrip(": ")[:300] or type(error).__name__
+    code = re.search(r"<Code>(\w+)</Code>", said)
+    return line if code is None else f"{code[1]}: {line}"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from endive.errors import AttemptsExhaustedError, OutcomeUnknownError, StoreNotFoundError
+from endive.errors import AttemptsExhaustedError, MissingObjectError, OutcomeUnknownError, StoreNotFoundError
 from endive.protocol.requests import Delete, Get, List, ObjectInfo, Steps, ask, create
 
 T = TypeVar("T")
@@ -97,6 +97,19 @@ def newest(family: Family[T], after: int = 0) -> Steps[Numbered[T] | None]:
             return Numbered(numbers[-1], family.decode(family.path_of(numbers[-1]), body))
         # Superseded, then collected, between the two requests.
     raise AttemptsExhaustedError(family.prefix, ATTEMPTS_MAX)
+
+
+def newest_for_certain(family: Family[T]) -> Steps[Numbered[T] | None]:
+    """Return the newest object, as `newest` does; `MissingObjectError` if a newer one was there and was lost.
+
+    The boundary is listed first: when it was written, an object above it was the newest one, and objects above it
+    there have been ever since. For when nothing is known yet: it is one request more.
+    """
+    boundary = yield from boundary_of(family)
+    found = yield from newest(family)
+    if boundary and (found is None or found.number <= boundary):
+        raise MissingObjectError(family.path_of(boundary + 1))
+    return found
 
 
 def propose(family: Family[T], base: Numbered[T] | None, value: T) -> Steps[Numbered[T] | None]:

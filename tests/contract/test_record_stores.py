@@ -11,6 +11,7 @@ from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavai
 from endive.objects.dynamo import DynamoRecords
 from endive.objects.records import RecordStore, open_records
 from endive.protocol.two_phase import TransferRecord
+from tests.threads import winners
 
 
 class Dynamo:
@@ -91,18 +92,10 @@ def test_a_destination_has_one_record(records: RecordStore) -> None:
 
 def test_of_many_inserts_one_wins(records: RecordStore) -> None:
     for attempt in range(10):
-        won: list[int] = []
+        name = f"race/{attempt}"
+        (won,) = winners(6, lambda number, name=name: records.insert(name, f"source {number}"))  # type: ignore[misc]
 
-        def insert(number: int, name: str = str(attempt), won: list[int] = won) -> None:
-            if records.insert(name, f"source {number}"):
-                won.append(number)
-
-        threads = [threading.Thread(target=insert, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(won) == 1
+        assert records.get(name) == TransferRecord(name, f"source {won}", False)
 
 
 def test_an_insert_without_an_answer_is_unknown_and_a_read_unavailable() -> None:

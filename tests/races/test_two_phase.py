@@ -202,3 +202,16 @@ def test_the_store_runs_on_it(setting: Setting) -> None:
             store.collect()
             assert store.driver.run(check_store()).faults == ()
             assert len(list(store.scan())) == round_number + 1
+
+
+def test_a_collection_of_the_store_finishes_what_others_have_left(setting: Setting) -> None:
+    with Store(setting.store, StoreOptions(compact_here=False, retention_ms=0)) as store:
+        store.put(b"a", b"1")
+        setting.stopped_after(create_in_two_phases("levels/1", b"left behind", 7), 3)
+        setting.stopped_after(create_in_two_phases("levels/2", b"abandoned", 7), 2)
+        setting.now_ms += 2 * DAY_MS
+        store.collect()
+
+    assert setting.records.open_records("") == ()
+    assert setting.objects.get("levels/1") == b"left behind"
+    assert all(destination_of(info.path) is None for info in setting.objects.list(""))

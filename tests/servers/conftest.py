@@ -91,20 +91,28 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.fixture(scope="session")
-def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """SeaweedFS with one bucket, `bucket`. Its conditional writes hold under races."""
-    directory = tmp_path_factory.mktemp("seaweedfs")
+@contextmanager
+def seaweedfs(
+    directory: Path, is_ready: Callable[[str], bool], settings: dict[str, str] | None = None
+) -> Iterator[str]:
+    """SeaweedFS, by its address. Its conditional writes hold under races."""
     ports = {name: port_for_seaweed() for name in ("master", "volume", "filer", "s3")}
     options = [f"-{name}.port={port}" for name, port in ports.items()]
     weed = str(Path(sys.executable).with_name("weed"))
     command = [weed, "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", *options]
     command += ["-master.volumeSizeLimitMB=64", "-volume.max=30", "-s3.port.iceberg=0", "-s3.port.lance=0"]
     endpoint = f"http://127.0.0.1:{ports['s3']}"
-    probe = f"{endpoint}/bucket/probe"
+    with running(command, lambda: is_ready(endpoint), directory / "log", settings=settings):
+        yield endpoint
 
-    def is_ready() -> bool:
+
+@pytest.fixture(scope="session")
+def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with one bucket, `bucket`, for everybody."""
+
+    def is_ready(endpoint: str) -> bool:
         # A starting server may refuse the bucket, or not find it at once: what counts is an object that is listed.
+        probe = f"{endpoint}/bucket/probe"
         return (
             answers(f"{endpoint}/bucket", "PUT")
             and succeeds(probe, "PUT")
@@ -112,8 +120,16 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             and succeeds(f"{endpoint}/bucket?list-type=2")
         )
 
-    with running(command, is_ready, directory / "log"):
+    with seaweedfs(tmp_path_factory.mktemp("seaweedfs"), is_ready) as endpoint:
         os.environ.update(ANY_KEYS)
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def locked_s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that knows one key, `known` with the secret `secret`, and refuses everybody else."""
+    keys = {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "secret"}
+    with seaweedfs(tmp_path_factory.mktemp("locked"), lambda endpoint: answers(f"{endpoint}/bucket"), keys) as endpoint:
         yield endpoint
 
 

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -15,7 +14,21 @@ from endive.kv import Reader, Store, StoreOptions
 from endive.kv.check import check_store
 from endive.objects import MemoryStore, ObjectStore, TwoPhaseStore, open_objects
 from endive.objects.records import RecordStore, open_records
-from endive.protocol.two_phase import TransferRecord
+from tests.contract.test_object_stores import (  # noqa: F401 - the contract, run on `objects` as it is here
+    test_a_create_on_a_taken_name_changes_nothing,
+    test_a_listing_is_sorted_and_starts_after_a_path,
+    test_of_many_threads_one_wins,
+    test_put_writes_over_what_is_there,
+    test_ranges_end_where_the_object_ends,
+    test_two_creates_of_equal_empty_objects_have_one_winner,
+    test_what_was_deleted_is_gone_and_can_be_deleted_again,
+    test_what_was_put_is_got,
+)
+from tests.contract.test_record_stores import (  # noqa: F401 - the same, on `records`
+    test_a_destination_has_one_record,
+    test_of_many_inserts_one_wins,
+)
+from tests.store.test_shared_processes import shared_by_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = count()
@@ -35,47 +48,10 @@ def objects(place: tuple[str, str]) -> ObjectStore:
     return open_objects(place[0], endpoint=place[1])
 
 
-def test_an_object_store_does_what_the_contract_says(objects: ObjectStore) -> None:
-    assert objects.put_if_absent("wal/2", b"0123456789")
-    assert not objects.put_if_absent("wal/2", b"other")
-    assert objects.put_if_absent("wal/1", b"")
-    assert objects.put_if_absent("wal-boundary/1", b"")
+def test_a_listing_says_when_objects_were_written(objects: ObjectStore) -> None:
+    objects.put_if_absent("wal/1", b"")
 
-    assert objects.get("wal/2") == b"0123456789"
-    assert objects.get("wal/3") is None
-    assert objects.get_range("wal/2", 8, 10) == b"89"
-    assert objects.get_range("wal/3", 0, 1) is None
-    assert [info.path for info in objects.list("wal/")] == ["wal/1", "wal/2"]
-    assert [info.path for info in objects.list("wal/", "wal/1")] == ["wal/2"]
-    assert [info.size_bytes for info in objects.list("")] == [0, 0, 10]
     assert all(info.modified_unix_ms > 10**12 for info in objects.list(""))
-    objects.delete("wal/2")
-    objects.delete("wal/2")
-    assert objects.get("wal/2") is None
-    objects.put("a", b"1")
-    objects.put("a", b"2")
-    assert objects.get("a") == b"2"
-
-
-def test_of_many_threads_one_creates(objects: ObjectStore) -> None:
-    for attempt in range(10):
-        won: list[int] = []
-        start = threading.Barrier(6)
-
-        def create(
-            number: int, path: str = f"{attempt}", won: list[int] = won, start: threading.Barrier = start
-        ) -> None:
-            start.wait()
-            if objects.put_if_absent(path, b"%d" % number):
-                won.append(number)
-
-        threads = [threading.Thread(target=create, args=(number,)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(won) == 1
-        assert objects.get(f"{attempt}") == b"%d" % won[0]
 
 
 def test_the_store_runs_on_it(objects: ObjectStore) -> None:
@@ -97,9 +73,48 @@ def test_a_bucket_that_is_not_there_is_named(s3_endpoint: str) -> None:
         Store(open_objects("s3://nowhere/store", endpoint=s3_endpoint))
 
 
-def test_killed_processes_lose_nothing(place: tuple[str, str]) -> None:
-    command = [sys.executable, "-m", "tests.store.killing", place[0], "30", "1", place[1]]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
+def test_a_container_that_is_not_there_is_named(azure_endpoint: str) -> None:
+    with pytest.raises(StorageAccessError, match="az://nowhere"):
+        Store(open_objects("az://nowhere/store", endpoint=azure_endpoint))
+
+
+def with_keys(monkeypatch: pytest.MonkeyPatch, key: str, secret: str) -> None:
+    for name, value in {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "any"}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(("key", "secret"), [("unknown", "secret"), ("known", "wrong")])
+def test_who_has_no_permission_is_told(
+    locked_s3_endpoint: str, key: str, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_keys(monkeypatch, key, secret)
+    objects = open_objects("s3://bucket/store", endpoint=locked_s3_endpoint)
+
+    for use in (lambda: objects.get("a"), lambda: objects.put_if_absent("a", b""), lambda: objects.list("a/")):
+        with pytest.raises(StorageAccessError, match="s3://bucket/store/a"):
+            use()
+    with pytest.raises(StorageAccessError, match="s3://bucket/store/manifest"):
+        Store(objects)
+
+
+def test_who_has_the_key_gets_in(locked_s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_keys(monkeypatch, "known", "secret")
+
+    with pytest.raises(StorageAccessError, match="s3://bucket/store/manifest/: NoSuchBucket: "):
+        Store(open_objects("s3://bucket/store", endpoint=locked_s3_endpoint))
+
+
+def test_a_wrong_key_of_azure_is_told(azure_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "bm90IHRoZSBrZXk=")
+
+    with pytest.raises(StorageAccessError, match="az://container/store/manifest"):
+        Store(open_objects("az://container/store", endpoint=azure_endpoint))
+
+
+@pytest.mark.parametrize("kills", [30, pytest.param(100, marks=pytest.mark.campaign)])
+def test_killed_processes_lose_nothing(place: tuple[str, str], kills: int) -> None:
+    command = [sys.executable, "-m", "tests.store.killing", place[0], str(kills), "1", place[1]]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     print(found)  # noqa: T201 - how much was tried is a result
@@ -108,49 +123,24 @@ def test_killed_processes_lose_nothing(place: tuple[str, str]) -> None:
     assert found["acknowledged"] > 5
 
 
+def test_processes_share_a_store(place: tuple[str, str]) -> None:
+    found = shared_by_processes(place[0], processes=4, kills=8, endpoint=place[1])
+
+    assert (found["wrong"], found["faults"]) == ([], [])
+    assert found["total"] == found["sum"]
+    assert int(str(found["acknowledged"])) > 5
+
+
 # Record stores.
 
 
 @pytest.fixture(params=["postgres_url", "mariadb_url", "dynamo_url"])
 def records(request: pytest.FixtureRequest) -> Iterator[RecordStore]:
     opened = open_records(request.getfixturevalue(request.param))
+    for left in opened.open_records(""):
+        opened.delete(left.destination)
     yield opened
     opened.close()
-
-
-def test_a_record_store_accepts_one_record_for_each_destination(records: RecordStore) -> None:
-    name = f"wal/{next(_numbers)}"
-    assert records.insert(name, "source")
-    assert not records.insert(name, "other")
-    assert records.get(name) == TransferRecord(name, "source", False)
-    assert records.open_records(name) == (TransferRecord(name, "source", False),)
-    records.commit(name)
-    assert records.get(name) == TransferRecord(name, "source", True)
-    assert records.open_records(name) == ()
-    records.delete(name)
-    assert records.get(name) is None
-
-
-def test_of_many_inserts_one_wins(records: RecordStore) -> None:
-    for attempt in range(10):
-        name = f"race/{next(_numbers)}/{attempt}"
-        won: list[int] = []
-        start = threading.Barrier(6)
-
-        def insert(number: int, name: str = name, won: list[int] = won, start: threading.Barrier = start) -> None:
-            start.wait()
-            if records.insert(name, f"source {number}"):
-                won.append(number)
-
-        threads = [threading.Thread(target=insert, args=(number,)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(won) == 1
-        record = records.get(name)
-        assert record is not None
-        assert record.source == f"source {won[0]}"
 
 
 def test_a_table_that_is_not_there_is_named(dynamo_url: str) -> None:
@@ -173,8 +163,6 @@ def test_a_record_store_that_does_not_answer_leaves_inserts_unknown() -> None:
 def test_two_phase_create_runs_on_it(records: RecordStore) -> None:
     ids = (f"{number:032x}" for number in count(1))
     objects = TwoPhaseStore(MemoryStore(), records, ids.__next__, lambda: 0)
-    for info in records.open_records(""):
-        records.delete(info.destination)
     with Store(objects, StoreOptions(compact_here=False, retention_ms=0)) as store:
         for number in range(20):
             store.put(b"%d" % number, b"value")
