@@ -24,6 +24,9 @@ from endive.catalog.names import Identifier
 FORMAT_VERSION = 1
 """Of the records; raised when an older Endive could not read them."""
 
+TABLES_CACHED = 256
+"""Decoded records that are kept. Every commit makes another, with all of a table's schemas: megabytes of a wide one."""
+
 TABLE_FIELDS = {
     "table_uuid": "table-uuid",
     "format_version": "format-version",
@@ -184,7 +187,7 @@ def decode_table(body: bytes) -> TableRecord:
     )
 
 
-decoded_table = Decoded(decode_table, 4096)
+decoded_table = Decoded(decode_table, TABLES_CACHED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, main_thread
 from time import monotonic
 from typing import Protocol
 
@@ -167,3 +167,7 @@ class Housekeeper:
                 tell_error(log, "housekeeping_unsure", error)  # the next round looks how it went
             except EndiveError as error:
                 tell_error(log, "housekeeping_failed", error, logging.ERROR)  # the next round tries again
+            except Exception:  # without this thread the log would grow for ever
+                if not main_thread().is_alive():
+                    return  # the interpreter ends, and its pools take no more work
+                log.exception("housekeeping_failed")

@@ -1,5 +1,6 @@
 """Nothing that a record names is deleted, whatever happens around a commit, an expiry or a drop."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -7,11 +8,12 @@ from typing import TypeVar
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.update import SetSnapshotRefUpdate
+from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from endive.catalog import KVCatalog, TableChange, upkeep
 from endive.catalog.committer import Committer
 from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.records import TABLES_CACHED, TableRecord
 from endive.catalog.works import Work
 from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
 from tests.catalog.stand_in import DictStore
@@ -226,3 +228,14 @@ def test_a_table_that_exists_leaves_no_file_of_a_second(catalog: EndiveCatalog, 
     catalog.create_table_if_not_exists(NAME, NUMBERS)
 
     assert set(tmp_path.rglob("*.json")) == before
+
+
+# Memory.
+
+
+def test_versions_that_were_passed_are_let_go(catalog: EndiveCatalog, table: Table) -> None:
+    catalog.kv.update_properties(NAME, {"endive.metadata-json": "background"})
+    for n in range(2 * TABLES_CACHED):
+        catalog.kv.commit(NAME, (), (SetPropertiesUpdate(updates={"n": str(n)}),))
+
+    assert sum(type(one) is TableRecord for one in gc.get_objects()) < 1.5 * TABLES_CACHED

@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError, ValidationException
+from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
+from pyspark.sql.types import StructType
 
 from endive.catalog.pyiceberg import EndiveCatalog
-from endive.errors import OutcomeUnknownError, StorageUnavailableError
-from tests.pipeline.lakes import ROWS, Lake, message_of
+from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
+from endive.pipeline.tables.options import WriteOptions, place_of
+from endive.pipeline.tables.streaming import BatchWriter
+from tests.pipeline.lakes import ROWS, Lake, batch_of, message_of
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +111,24 @@ def test_an_append_that_must_not_be_overtaken_is_refused_when_it_is_at_the_last_
         slow.commit([message])
 
     assert lake.ids() == [1, 3]
+
+
+@pytest.mark.parametrize("kind", [FloatType(), DoubleType()])
+def test_dynamic_overwrite_by_floating_point_partitions_is_refused(tmp_path: Path, kind: PrimitiveType) -> None:
+    """The old rows of 0.1 and of NaN would stay beside the new ones."""
+    lake = Lake(tmp_path)
+    lake.create(schema=Schema(NestedField(1, "p", kind)), by={"p": "identity"})
+    struct = StructType().add("p", "float" if isinstance(kind, FloatType) else "double")
+
+    with pytest.raises(ConfigurationError, match="floating-point"):
+        lake.writer(struct, overwrite=True, overwrite_mode="dynamic")
+
+
+def test_a_batch_of_a_stream_without_a_name_is_refused(lake: Lake) -> None:
+    """Batches go by the stream's id and their number. Without an id, batch 0 of another stream would be known."""
+    writer = BatchWriter(place_of({**lake.options, "path": "db.t"}), WriteOptions(), ROWS)
+
+    with pytest.raises(ConfigurationError, match="which stream"):
+        writer.commit([writer.write(iter([batch_of([1])]))], 0)
+
+    assert lake.rows() == []
