@@ -25,7 +25,7 @@ from endive.catalog.names import Identifier, table_of, text_of
 from endive.catalog.records import CommitRecord, NamespaceRecord, SnapshotRecord, TableRecord, decoded_history
 from endive.catalog.tables import TableView
 from endive.catalog.works import Transaction
-from endive.errors import NotInCatalogError
+from endive.errors import CorruptObjectError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 if TYPE_CHECKING:
@@ -176,6 +176,10 @@ def _text(key: bytes) -> str:
 
 
 def _words(error: BaseException) -> str:
+    return str(error.__cause__ or error).splitlines()[0] if isinstance(error, CorruptObjectError) else _named(error)
+
+
+def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 

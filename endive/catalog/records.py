@@ -8,9 +8,10 @@ Names follow the catalog's specification (`table_uuid`, `current_snapshot_id`, â
 `iceberg`, under Iceberg's own names. Decoding is cached: values are immutable, and so are the models made of them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic_core import from_json, to_json
@@ -18,6 +19,9 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from endive.catalog.names import Identifier
+from endive.errors import CorruptObjectError
+
+R = TypeVar("R")
 
 FORMAT_VERSION = 1
 """Of the records; raised when an older Endive could not read them."""
@@ -34,6 +38,24 @@ TABLE_FIELDS = {
 """The specification's fields of a table, and Iceberg's names of the same."""
 
 
+def readable(what: str) -> Callable[[Callable[[bytes], R]], Callable[[bytes], R]]:
+    """Let a decoder say which kind of record is damaged, instead of where in its code it noticed."""
+
+    def decorate(decode: Callable[[bytes], R]) -> Callable[[bytes], R]:
+        @wraps(decode)
+        def decoded(body: bytes) -> R:
+            try:
+                return decode(body)
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                detail = f"{type(error).__name__}: {error}".splitlines()[0]
+                problem = f"cannot be read ({detail}); `endive catalog check` says which one it is"
+                raise CorruptObjectError(f"{what} in the catalog", problem) from error
+
+        return decoded
+
+    return decorate
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogRecord:
     """The catalog itself: that there is one."""
@@ -46,6 +68,7 @@ class CatalogRecord:
         return to_json({"format_version": self.format_version, "created_unix_ms": self.created_unix_ms})
 
     @staticmethod
+    @readable("the record of the catalog itself")
     def decoded(body: bytes) -> "CatalogRecord":
         """Return the record of a JSON."""
         fields = from_json(body)
@@ -68,6 +91,7 @@ class NamespaceRecord:
         )
 
     @staticmethod
+    @readable("a namespace's record")
     def decoded(body: bytes) -> "NamespaceRecord":
         """Return the record of a JSON."""
         fields = from_json(body)
@@ -133,6 +157,7 @@ class TableRecord:
 
 
 @lru_cache(maxsize=4096)
+@readable("a table's record")
 def _table(body: bytes) -> TableRecord:
     fields = from_json(body)
     iceberg: dict[str, Any] = fields["iceberg"] | fields["schema"]
@@ -188,6 +213,7 @@ class SnapshotRecord:
 
 
 @lru_cache(maxsize=65536)
+@readable("a snapshot's record")
 def _snapshot(body: bytes) -> SnapshotRecord:
     fields = from_json(body)
     operation, summary = fields["operation"], fields["summary"]
@@ -211,6 +237,7 @@ def encoded_history(entry: SnapshotLogEntry) -> bytes:
 
 
 @lru_cache(maxsize=65536)
+@readable("a line of a table's history")
 def decoded_history(body: bytes) -> SnapshotLogEntry:
     """Return the line of history of a JSON."""
     return SnapshotLogEntry(**from_json(body))
@@ -237,6 +264,7 @@ class CommitRecord:
         )
 
     @staticmethod
+    @readable("a commit's record")
     def decoded(body: bytes) -> "CommitRecord":
         """Return the record of a JSON."""
         return CommitRecord(**from_json(body))
