@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.manifest import DataFile, FileFormat, ManifestFile
 from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog import keys, tables
@@ -330,4 +330,4 @@ def _entries(look: _Look, manifest: ManifestFile) -> dict[str, Facts] | None:
 def _facts(file: DataFile, sequence_number: int | None) -> Facts:
     partition = tuple(str(file.partition[place]) for place in range(len(file.partition)))
     figures = (file.record_count, file.file_size_in_bytes, sequence_number)
-    return (file.content.value, file.file_format.value, *figures, file.spec_id, partition)
+    return (int(file.content), FileFormat(file.file_format).value, *figures, file.spec_id, partition)

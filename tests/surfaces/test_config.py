@@ -56,7 +56,7 @@ jitter = 0.1
 def faults(*overrides: str) -> tuple[str, ...]:
     with pytest.raises(ConfigurationError) as raised:
         small(*overrides)
-    return raised.value.faults
+    return tuple(raised.value.faults)
 
 
 # The specification's own example.
