@@ -43,6 +43,7 @@ from pyiceberg.view import View
 from endive.catalog.catalog import KVCatalog, LoadedTable
 from endive.catalog.commit import TableChange
 from endive.catalog.names import identifier_of
+from endive.catalog.transactions import EndiveTable
 from endive.drivers.blocking import random_id
 from endive.errors import (
     AlreadyInCatalogError,
@@ -82,19 +83,12 @@ def _as_pyiceberg() -> Iterator[None]:
 
 
 class EndiveCatalog(MetastoreCatalog):
-    """An Iceberg catalog that needs nothing but a bucket. `kv` is the KVCatalog behind it, which can do more.
-
-    `kv` may also be given, instead of a `uri`: a catalog that is open already, on a store of one's own making. It is
-    closed with this one.
-    """
+    """An Iceberg catalog that needs nothing but a bucket. `kv` is the KVCatalog behind it, which can do more."""
 
     kv: KVCatalog
 
-    def __init__(self, name: str, kv: KVCatalog | None = None, **properties: str) -> None:
+    def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        if kv is not None:
-            self.kv = kv
-            return
         uri = properties.get("uri")
         if not uri:
             raise NoSuchPropertyException("the property `uri` is missing: a bucket (s3://bucket/path) or a directory")
@@ -219,7 +213,7 @@ class EndiveCatalog(MetastoreCatalog):
         return CommitTableResponse(metadata=committed.metadata, metadata_location=committed.metadata_location)
 
     def _table(self, loaded: LoadedTable) -> Table:
-        return Table(
+        return EndiveTable(
             identifier=loaded.identifier,
             metadata=loaded.metadata,
             metadata_location=loaded.metadata_location,

@@ -32,7 +32,7 @@ def catalog_on(objects: ObjectStore, warehouse: str, mode: str = "background") -
         SharedStore(objects, BUSY) as store,
         KVCatalog(store, warehouse, {"endive.metadata-json": mode}, create=True) as kv,
     ):
-        yield EndiveCatalog("troubled", kv)
+        yield EndiveCatalog.on(kv)
 
 
 def prepared(objects: ObjectStore, warehouse: str, tables: int) -> None:
