@@ -10,7 +10,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import property_as_bool
 
 from endive.catalog import tables
-from endive.catalog.commit import TableChange
+from endive.catalog.changes import TableChange
 from endive.catalog.files import ALL, file_rows, live_files
 from endive.catalog.keys import COMMITS, FILES, HISTORY, SNAPSHOTS, TABLES, snapshot_key
 from endive.catalog.maintenance import expired, named_by, orphans, overlaps, reachable, removal, unneeded
@@ -23,7 +23,7 @@ from endive.errors import ConfigurationError, EndiveError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 if TYPE_CHECKING:
-    from endive.catalog.catalog import KVCatalog, LoadedTable
+    from endive.catalog.table_catalog import LoadedTable, TableCatalog
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def require_collectable(name: Identifier, metadata: TableMetadata) -> None:
 
 
 def expire(
-    catalog: "KVCatalog", identifier: str | Identifier, older_than_unix_ms: int, keep_last: int
+    catalog: "TableCatalog", identifier: str | Identifier, older_than_unix_ms: int, keep_last: int
 ) -> ExpiredSnapshots:
     """Remove old snapshots from a table, then the files that nothing else needs."""
     table = catalog.load_table(identifier)
@@ -74,7 +74,7 @@ def expire(
 
 
 def remove_orphans(
-    catalog: "KVCatalog", identifier: str | Identifier, older_than_unix_ms: int, dry_run: bool
+    catalog: "TableCatalog", identifier: str | Identifier, older_than_unix_ms: int, dry_run: bool
 ) -> tuple[str, ...]:
     """Delete files below a table's location that are old and that the table does not need; return them."""
     name = table_of(identifier)
@@ -90,7 +90,7 @@ def remove_orphans(
     return found if dry_run else delete_files(io, found)
 
 
-def index_files(catalog: "KVCatalog", identifier: str | Identifier) -> int:
+def index_files(catalog: "TableCatalog", identifier: str | Identifier) -> int:
     """Let the records list all files of a table's current snapshot, as its manifests do."""
     table = catalog.load_table(identifier)
     current = table.metadata.current_snapshot()
@@ -113,7 +113,7 @@ def index_files(catalog: "KVCatalog", identifier: str | Identifier) -> int:
     return len(rows)
 
 
-def _require_alone(catalog: "KVCatalog", name: Identifier, location: str) -> None:
+def _require_alone(catalog: "TableCatalog", name: Identifier, location: str) -> None:
     others = [
         text_of(record.identifier)
         for record in catalog.store.read(all_tables)
@@ -130,7 +130,7 @@ def all_tables(tx: Transaction) -> Steps[tuple[TableRecord, ...]]:
     return tuple(TableRecord.decoded(body) for _, body in rows)
 
 
-def purge(catalog: "KVCatalog", table: "LoadedTable") -> None:
+def purge(catalog: "TableCatalog", table: "LoadedTable") -> None:
     """Delete all files of a table that is no longer in the catalog."""
     io = catalog.files.io(table.metadata.location, table.metadata.properties)
     needed = reachable(io, table.metadata.snapshots)
@@ -141,7 +141,7 @@ def purge(catalog: "KVCatalog", table: "LoadedTable") -> None:
 # Checking.
 
 
-def check_table(catalog: "KVCatalog", identifier: str | Identifier) -> list[str]:
+def check_table(catalog: "TableCatalog", identifier: str | Identifier) -> list[str]:
     """Return what is wrong with a table's records and files."""
     name = table_of(identifier)
 
@@ -169,7 +169,7 @@ def check_table(catalog: "KVCatalog", identifier: str | Identifier) -> list[str]
     return [f"{text_of(name)}: {problem}" for problem in problems]
 
 
-def _missing_files(catalog: "KVCatalog", view: tables.TableView) -> list[str]:
+def _missing_files(catalog: "TableCatalog", view: tables.TableView) -> list[str]:
     metadata = view.metadata
     io = catalog.files.io(metadata.location, metadata.properties)
     problems = [
@@ -185,7 +185,7 @@ def _missing_files(catalog: "KVCatalog", view: tables.TableView) -> list[str]:
     return problems
 
 
-def check_rows(catalog: "KVCatalog") -> list[str]:
+def check_rows(catalog: "TableCatalog") -> list[str]:
     """Return rows that belong to no table."""
 
     def look(tx: Transaction) -> Steps[list[str]]:
@@ -200,7 +200,7 @@ def check_rows(catalog: "KVCatalog") -> list[str]:
     return [f"a row without a table: {key}" for key in catalog.store.read(look)]
 
 
-def check(catalog: "KVCatalog", identifier: str | Identifier | None) -> list[str]:
+def check(catalog: "TableCatalog", identifier: str | Identifier | None) -> list[str]:
     """Return what is wrong with a table, or with all of them."""
     if identifier is not None:
         return check_table(catalog, identifier)
