@@ -35,7 +35,7 @@ from endive.catalog.pyiceberg import EndiveCatalog
 MEMORY = Path("/dev/shm")  # noqa: S108 - a memory file system, where there is one
 WRITERS = (1, 4, 8, 16)
 SECONDS = {METADATA: 2.0, APPEND: 4.0}
-REPEATS = 3
+REPEATS = {METADATA: 3, APPEND: 2}
 SQL_FILE, SQL_MEMORY = "SqlCatalog, SQLite file", "SqlCatalog, SQLite in memory"
 BEFORE, BACKGROUND = "endive, before-acknowledgement", "endive, background"
 SUBJECTS = (SQL_FILE, SQL_MEMORY, BEFORE, BACKGROUND)
@@ -115,14 +115,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=["beside", "s3"])
     arguments = parser.parse_args()
-    seconds, repeats = (dict.fromkeys(SECONDS, 0.5), 1) if arguments.quick else (SECONDS, REPEATS)
+    quick = dict.fromkeys(SECONDS, 0.5), dict.fromkeys(REPEATS, 1)
+    seconds, repeats = quick if arguments.quick else (SECONDS, REPEATS)
     rows: list[Figures] = []
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # it tells of every retry
     load_before = os.getloadavg()[0]
     for work in (METADATA, APPEND) if arguments.only != "s3" else ():
         for tables in ("distinct", "one"):
             for writers in WRITERS:
-                rows += case(work, tables, writers, seconds[work], repeats)
+                rows += case(work, tables, writers, seconds[work], repeats[work])
     for ratio in ratios(rows):
         print(ratio)
     s3 = catalog_s3.measure() if arguments.only != "beside" else []
