@@ -14,10 +14,12 @@ be used by several threads through PyIceberg.
 """
 
 import argparse
+import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -26,41 +28,31 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks import catalog_s3
-from benchmarks.catalog_load import APPEND, METADATA, ROWS, run
+from benchmarks.catalog_load import APPEND, METADATA, ROWS, Figures, run
 from benchmarks.report import save
 from endive.catalog.pyiceberg import EndiveCatalog
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a memory file system, where there is one
 WRITERS = (1, 4, 8, 16)
-SECONDS = 2.0
-REPEATS = 3
+SECONDS = {METADATA: 2.0, APPEND: 4.0}
+REPEATS = {METADATA: 3, APPEND: 2}
 SQL_FILE, SQL_MEMORY = "SqlCatalog, SQLite file", "SqlCatalog, SQLite in memory"
 BEFORE, BACKGROUND = "endive, before-acknowledgement", "endive, background"
+SUBJECTS = (SQL_FILE, SQL_MEMORY, BEFORE, BACKGROUND)
 FIGURES = ("commits_per_s", "success", "p50_ms", "p99_ms", "cpu_ms_per_commit")
-
-
-def _sql(warehouse: Path, database: Path) -> Catalog:
-    return SqlCatalog("sql", uri=f"sqlite:///{database}", warehouse=warehouse.as_uri())
-
-
-def _endive(directory: Path, mode: str) -> Catalog:
-    return EndiveCatalog("endive", uri=str(directory), **{"endive.metadata-json": mode})
-
-
-SUBJECTS: dict[str, Callable[[Path, Path], Catalog]] = {
-    SQL_FILE: lambda disk, memory: _sql(disk, disk / "catalog.db"),
-    SQL_MEMORY: lambda disk, memory: _sql(disk, memory / "catalog.db"),
-    BEFORE: lambda disk, memory: _endive(disk, "before-acknowledgement"),
-    BACKGROUND: lambda disk, memory: _endive(disk, "background"),
-}
 
 
 @contextmanager
 def opened(subject: str) -> Iterator[Catalog]:
-    """A new catalog of its kind, gone afterwards."""
+    """Open a new catalog of a kind; it is gone afterwards."""
     disk = Path(tempfile.mkdtemp(prefix="endive-bench-"))
     memory = Path(tempfile.mkdtemp(prefix="endive-bench-", dir=MEMORY if MEMORY.is_dir() else None))
-    catalog = SUBJECTS[subject](disk, memory)
+    catalog: Catalog
+    if subject in {BEFORE, BACKGROUND}:
+        catalog = EndiveCatalog("endive", uri=str(disk), **{"endive.metadata-json": subject.partition(", ")[2]})
+    else:
+        database = (disk if subject == SQL_FILE else memory) / "catalog.db"
+        catalog = SqlCatalog("sql", uri=f"sqlite:///{database}", warehouse=disk.as_uri())
     try:
         catalog.create_namespace("db")
         yield catalog
@@ -70,9 +62,9 @@ def opened(subject: str) -> Iterator[Catalog]:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def case(work: str, tables: str, writers: int, seconds: float, repeats: int) -> list[dict[str, object]]:
+def case(work: str, tables: str, writers: int, seconds: float, repeats: int) -> list[Figures]:
     """Measure one kind of work with every catalog, in turns; return a row for each."""
-    samples: dict[str, list[dict[str, object]]] = {subject: [] for subject in SUBJECTS}
+    samples: dict[str, list[Figures]] = {subject: [] for subject in SUBJECTS}
     for _ in range(repeats):
         for subject, found in samples.items():
             with opened(subject) as catalog:
@@ -87,26 +79,22 @@ def case(work: str, tables: str, writers: int, seconds: float, repeats: int) -> 
     return rows
 
 
-def summary(samples: list[dict[str, object]]) -> dict[str, object]:
+def summary(samples: list[Figures]) -> Figures:
     """Return the median of each figure over the repeats, all samples of the rate, and every loss."""
-    found: dict[str, object] = {}
+    found: Figures = {}
     for name in FIGURES:
-        values = [float(str(one[name])) for one in samples if one[name] is not None]
+        values = [one[name] for one in samples if one[name] is not None]
         found[name] = round(median(values), 4) if values else None
-    errors: dict[str, int] = {}
-    for one in samples:
-        held = one["errors"]
-        assert isinstance(held, dict)
-        errors |= {name: errors.get(name, 0) + count for name, count in held.items()}
+    errors: Counter[str] = sum((Counter(one["errors"]) for one in samples), Counter())
     return found | {
         "samples_commits_per_s": [one["commits_per_s"] for one in samples],
-        "lost": sum(int(str(one["lost"])) for one in samples),
-        "acknowledged": sum(int(str(one["acknowledged"])) for one in samples),
-        "errors": errors,
+        "lost": sum(one["lost"] for one in samples),
+        "acknowledged": sum(one["acknowledged"] for one in samples),
+        "errors": dict(errors),
     }
 
 
-def ratios(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+def ratios(rows: list[Figures]) -> list[Figures]:
     """Return how many times as many commits as SqlCatalog on a file, for each case."""
     rates = {(row["work"], row["tables"], row["writers"], row["catalog"]): row["commits_per_s"] for row in rows}
     return [
@@ -115,7 +103,7 @@ def ratios(rows: list[dict[str, object]]) -> list[dict[str, object]]:
             "tables": tables,
             "writers": writers,
             "catalog": catalog,
-            "times": round(float(str(rate)) / float(str(rates[work, tables, writers, SQL_FILE])), 1),
+            "times": round(rate / rates[work, tables, writers, SQL_FILE], 1),
         }
         for (work, tables, writers, catalog), rate in rates.items()
         if catalog in {BEFORE, BACKGROUND}
@@ -127,13 +115,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=["beside", "s3"])
     arguments = parser.parse_args()
-    seconds, repeats = (0.5, 1) if arguments.quick else (SECONDS, REPEATS)
-    rows: list[dict[str, object]] = []
+    quick = dict.fromkeys(SECONDS, 0.5), dict.fromkeys(REPEATS, 1)
+    seconds, repeats = quick if arguments.quick else (SECONDS, REPEATS)
+    rows: list[Figures] = []
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # it tells of every retry
     load_before = os.getloadavg()[0]
     for work in (METADATA, APPEND) if arguments.only != "s3" else ():
         for tables in ("distinct", "one"):
             for writers in WRITERS:
-                rows += case(work, tables, writers, seconds, repeats)
+                rows += case(work, tables, writers, seconds[work], repeats[work])
     for ratio in ratios(rows):
         print(ratio)
     s3 = catalog_s3.measure() if arguments.only != "beside" else []

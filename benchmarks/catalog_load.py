@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 from threading import Thread
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -19,6 +20,10 @@ SCHEMA = Schema(
 )
 ROWS = 10
 METADATA, APPEND = "metadata-only", "append"
+WARM_UP_SHARE = 0.25
+"""Of the time: commits that begin in it do not count."""
+
+Figures = dict[str, Any]
 
 
 def commit(table: Table, work: str, writer: int, number: int) -> None:
@@ -40,11 +45,37 @@ class Writer:
     latencies_ms: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
 
+    def answered(self, number: int, start_s: float, window: "Window") -> None:
+        """Take note of a commit that was acknowledged just now."""
+        end_s = time.perf_counter()
+        self.acknowledged.append(number)
+        if window.start_s <= start_s and end_s < window.end_s:
+            self.latencies_ms.append((end_s - start_s) * 1000)
 
-def write(load: Callable[[], Table], work: str, writer: int, found: Writer, deadline_s: float) -> None:
-    """Commit until the deadline. A commit that fails is not repeated: its table is loaded again for the next one."""
+
+@dataclass(frozen=True)
+class Window:
+    """From when to when commits count."""
+
+    start_s: float
+    end_s: float
+
+    @staticmethod
+    def of(seconds: float) -> "Window":
+        """Return the window that ends so many seconds from now, after the time to warm up."""
+        now_s = time.perf_counter()
+        return Window(now_s + WARM_UP_SHARE * seconds, now_s + seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more commits are to begin."""
+        return time.perf_counter() >= self.end_s
+
+
+def write(load: Callable[[], Table], work: str, writer: int, found: Writer, window: Window) -> None:
+    """Commit until the window ends. A commit that fails is not repeated: its table is loaded again for the next one."""
     table, number = load(), 0
-    while time.perf_counter() < deadline_s:
+    while not window.is_over:
         number += 1
         start_s = time.perf_counter()
         try:
@@ -53,10 +84,7 @@ def write(load: Callable[[], Table], work: str, writer: int, found: Writer, dead
             found.errors[type(error).__name__] += 1
             table = _loaded(load, found)
             continue
-        end_s = time.perf_counter()
-        found.acknowledged.append(number)
-        if end_s < deadline_s:
-            found.latencies_ms.append((end_s - start_s) * 1000)
+        found.answered(number, start_s, window)
 
 
 def _loaded(load: Callable[[], Table], found: Writer) -> Table:
@@ -67,25 +95,28 @@ def _loaded(load: Callable[[], Table], found: Writer) -> Table:
             found.errors[f"load: {type(error).__name__}"] += 1
 
 
-def run(catalog: Catalog, work: str, names: Sequence[str], seconds: float) -> dict[str, object]:
+def run(catalog: Catalog, work: str, names: Sequence[str], seconds: float) -> Figures:
     """Let one writer for each name commit to the table of that name; return the figures."""
-    together([lambda name=name: catalog.create_table(name, SCHEMA) for name in sorted(set(names))])  # type: ignore[misc]
     writers = [Writer() for _ in names]
-    tables = {name: catalog.load_table(name) for name in set(names)}
-    first = {place: tables[name] for place, name in enumerate(names) if names.index(name) == place}
-    cpu_s, deadline_s = time.process_time(), time.perf_counter() + seconds
+    tables: dict[str, Table] = {}
+
+    def create(name: str) -> None:
+        tables[name] = catalog.create_table(name, SCHEMA)
+
+    together([lambda name=name: create(name) for name in sorted(set(names))])  # type: ignore[misc]
+    cpu_s, window = time.process_time(), Window.of(seconds)
 
     def one(place: int) -> None:
         def load() -> Table:
-            known = first.pop(place, None)
+            known = tables.pop(names[place], None)  # a table of its own for each writer: loading it changes it
             return known if known is not None else catalog.load_table(names[place])
 
-        write(load, work, place, writers[place], deadline_s)
+        write(load, work, place, writers[place], window)
 
     together([lambda place=place: one(place) for place in range(len(names))])  # type: ignore[misc]
     cpu_s = time.process_time() - cpu_s
     lost = sum(lost_rows(catalog, work, name, names, writers) for name in sorted(set(names)))
-    return figures(writers, seconds, cpu_s) | {"lost": lost}
+    return figures(writers, window, cpu_s) | {"lost": lost}
 
 
 def together(actions: Sequence[Callable[[], object]]) -> None:
@@ -97,14 +128,14 @@ def together(actions: Sequence[Callable[[], object]]) -> None:
         thread.join()
 
 
-def figures(writers: Sequence[Writer], seconds: float, cpu_s: float) -> dict[str, object]:
-    """Return rate, success and latencies; a commit counts that was answered in time."""
+def figures(writers: Sequence[Writer], window: Window, cpu_s: float) -> Figures:
+    """Return rate, success and latencies; rate and latencies are of commits inside the window."""
     latencies = sorted(one for writer in writers for one in writer.latencies_ms)
     acknowledged = sum(len(writer.acknowledged) for writer in writers)
     errors = sum((writer.errors for writer in writers), Counter())
     failed = sum(count for name, count in errors.items() if not name.startswith("load"))
     return {
-        "commits_per_s": round(len(latencies) / seconds, 2),
+        "commits_per_s": round(len(latencies) / (window.end_s - window.start_s), 2),
         "success": round(acknowledged / max(acknowledged + failed, 1), 4),
         "p50_ms": round(median(latencies), 2) if latencies else None,
         "p99_ms": round(quantiles(latencies, n=100, method="inclusive")[-1], 2) if len(latencies) > 1 else None,

@@ -12,11 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID
 
-from pyiceberg.io import InputFile, OutputFile
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
-from benchmarks.catalog_load import METADATA, SCHEMA, Writer, figures, run, together
+from benchmarks.catalog_load import METADATA, SCHEMA, Figures, Window, Writer, figures, run, together
 from endive.catalog import KVCatalog
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.kv import SharedStore
@@ -33,21 +32,19 @@ cas = {{median = {CREATE_MS}, sigma = 0.14, min = 43}}
 """
 COMMITTERS = (1, 4, 16, 64, 256)
 ONE_TABLE_BEFORE_MAX = 16
-"""One table whose file is written before the acknowledgement takes one commit after the other: more would only queue."""
-SECONDS = 6.0
-
-Row = dict[str, object]
+"""One table whose file is written before the acknowledgement takes one commit after the other: more only queue."""
+SECONDS = 8.0
 
 
 class SlowFileIO(PyArrowFileIO):
     """Files in a directory that take as long as objects on S3."""
 
-    def new_input(self, location: str) -> InputFile:
+    def new_input(self, location: str) -> PyArrowFile:
         """Return a file to read, after the time of a read."""
         time.sleep(READ_MS / 1000)
         return super().new_input(location)
 
-    def new_output(self, location: str) -> OutputFile:
+    def new_output(self, location: str) -> PyArrowFile:
         """Return a file to write, after the time of a write."""
         time.sleep(CREATE_MS / 1000)
         return super().new_output(location)
@@ -63,10 +60,10 @@ def slow_catalog(mode: str) -> Iterator[EndiveCatalog]:
         KVCatalog(store, Path(directory).as_uri(), properties, create=True) as kv,
     ):
         kv.create_namespace("db")
-        yield EndiveCatalog("slow", kv, **properties)
+        yield EndiveCatalog.on(kv)
 
 
-def through_pyiceberg(mode: str, committers: int, tables: str) -> Row:
+def through_pyiceberg(mode: str, committers: int, tables: str) -> Figures:
     with slow_catalog(mode) as catalog:
         before = _counters(catalog)
         names = [f"db.t{0 if tables == 'one' else place}" for place in range(committers)]
@@ -74,7 +71,7 @@ def through_pyiceberg(mode: str, committers: int, tables: str) -> Row:
         return found | _sharing(catalog, before)
 
 
-def directly(mode: str, committers: int) -> Row:
+def directly(mode: str, committers: int) -> Figures:
     """Commit through `KVCatalog.commit`, without PyIceberg's transactions, each committer to a table of its own."""
     with slow_catalog(mode) as catalog:
         kv = catalog.kv
@@ -87,23 +84,21 @@ def directly(mode: str, committers: int) -> Row:
         together([lambda name=name: create(name) for name in names])  # type: ignore[misc]
         writers = [Writer() for _ in names]
         before = _counters(catalog)
-        cpu_s, deadline_s = time.process_time(), time.perf_counter() + SECONDS
+        cpu_s, window = time.process_time(), Window.of(SECONDS)
 
         def one(place: int) -> None:
             number, requirement = 0, AssertTableUUID(uuid=tables[names[place]])
-            while time.perf_counter() < deadline_s:
+            while not window.is_over:
                 number += 1
                 start_s = time.perf_counter()
                 kv.commit(names[place], (requirement,), (SetPropertiesUpdate(updates={"number": str(number)}),))
-                writers[place].acknowledged.append(number)
-                if time.perf_counter() < deadline_s:
-                    writers[place].latencies_ms.append((time.perf_counter() - start_s) * 1000)
+                writers[place].answered(number, start_s, window)
 
         together([lambda place=place: one(place) for place in range(committers)])  # type: ignore[misc]
         cpu_s = time.process_time() - cpu_s
         held = [int(kv.load_table(name).metadata.properties["number"]) for name in names]
         lost = sum(1 for writer, number in zip(writers, held, strict=True) if writer.acknowledged[-1] > number)
-        return figures(writers, SECONDS, cpu_s) | {"lost": lost} | _sharing(catalog, before)
+        return figures(writers, window, cpu_s) | {"lost": lost} | _sharing(catalog, before)
 
 
 def _counters(catalog: EndiveCatalog) -> dict[str, int]:
@@ -111,15 +106,15 @@ def _counters(catalog: EndiveCatalog) -> dict[str, int]:
     return counters
 
 
-def _sharing(catalog: EndiveCatalog, before: dict[str, int]) -> Row:
+def _sharing(catalog: EndiveCatalog, before: dict[str, int]) -> Figures:
     after = _counters(catalog)
     groups = after["groups"] - before["groups"]
     return {"commits_per_put": round((after["works"] - before["works"]) / max(groups, 1), 1)}
 
 
-def measure() -> list[Row]:
+def measure() -> list[Figures]:
     """Return a row for each way to commit and each number of committers."""
-    rows: list[Row] = []
+    rows: list[Figures] = []
     for committers in COMMITTERS:
         for mode in ("background", "before-acknowledgement"):
             cases: list[tuple[str, str]] = [("PyIceberg", "distinct"), ("PyIceberg", "one"), ("KVCatalog", "distinct")]
@@ -131,7 +126,7 @@ def measure() -> list[Row]:
                     if through == "KVCatalog"
                     else through_pyiceberg(mode, committers, tables)
                 )
-                row: Row = {"through": through, "mode": mode, "tables": tables, "committers": committers, **found}
+                row: Figures = {"through": through, "mode": mode, "tables": tables, "committers": committers, **found}
                 print(row, flush=True)
                 rows.append(row)
     return rows

@@ -40,9 +40,11 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequ
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 
-from endive.catalog.catalog import KVCatalog, LoadedTable
-from endive.catalog.commit import TableChange
+from endive.catalog.catalog import KVCatalog
+from endive.catalog.changes import TableChange
 from endive.catalog.names import identifier_of
+from endive.catalog.table_catalog import LoadedTable
+from endive.catalog.transactions import EndiveTable
 from endive.drivers.blocking import random_id
 from endive.errors import (
     AlreadyInCatalogError,
@@ -133,8 +135,6 @@ class EndiveCatalog(MetastoreCatalog):
         """Do nothing: the catalog is there once it is open. PyIceberg's SQL catalog has a method of this name."""
 
     def __getstate__(self) -> dict[str, Any]:
-        if "uri" not in self.properties:
-            raise TypeError("a catalog without a uri cannot be sent elsewhere: it stands on a store of this process")
         return {"name": self.name, "properties": self.properties}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -215,7 +215,7 @@ class EndiveCatalog(MetastoreCatalog):
         return CommitTableResponse(metadata=committed.metadata, metadata_location=committed.metadata_location)
 
     def _table(self, loaded: LoadedTable) -> Table:
-        return Table(
+        return EndiveTable(
             identifier=loaded.identifier,
             metadata=loaded.metadata,
             metadata_location=loaded.metadata_location,

@@ -30,8 +30,8 @@ LINGER_SHARE = 0.5
 """Of a commit's time: what waiting for others may add to it at most."""
 PATIENCE = 4.0
 """How many times a work's share of a commit may pass without another one, before a group leaves."""
-RETRY_LINGER_GROUPS = 16
-"""After waiting in vain, it is tried again once in so many groups."""
+RETRY_LINGER_GROUPS = 8
+"""After waiting in vain, so that fewer works were committed per second, it is tried again once in so many groups."""
 
 Commit = Callable[[Sequence[Work[Any]]], tuple[Outcome, ...]]
 
@@ -83,13 +83,18 @@ class Committer:
             if not group:
                 return
             started_s = monotonic()
-            self._answer(group)
+            outcomes = self._outcomes([work for work, _ in group])
             took_s = monotonic() - started_s
-            with self._changed:
+            with self._changed:  # before anybody is answered, who could come back and be counted twice
                 self._commit_s = took_s if not self._commit_s else 0.7 * self._commit_s + 0.3 * took_s
                 self._expected = min(len(group) + len(self._waiting), self._works_max)
                 self.groups += 1
                 self.works += len(group)
+            for (_, future), outcome in zip(group, outcomes, strict=True):
+                if outcome.error is None:
+                    future.set_result(outcome.value)
+                else:
+                    future.set_exception(outcome.error)
 
     def _next_group(self) -> list[tuple[Work[Any], "Future[Any]"]]:
         """Return the works of the next group; none if the store is closed."""
@@ -103,8 +108,7 @@ class Committer:
     def _linger(self) -> None:
         """Wait a moment for those who were answered last. Holding the lock."""
         before = len(self._waiting)
-        wanted = self._expected - before
-        if wanted <= 0 or self._closed or (self._in_vain and self._in_vain % RETRY_LINGER_GROUPS):
+        if before >= self._expected or self._closed or (self._in_vain and self._in_vain % RETRY_LINGER_GROUPS):
             self._in_vain += 1 if self._in_vain else 0
             return
         started_s = now_s = monotonic()
@@ -116,26 +120,19 @@ class Committer:
             now_s = monotonic()
             if now_s >= end_s:
                 break
-        helped = 2 * (len(self._waiting) - before) >= wanted
+        helped = len(self._waiting) * self._commit_s >= before * (self._commit_s + monotonic() - started_s)
         self._in_vain = 0 if helped else self._in_vain + 1
 
-    def _answer(self, group: list[tuple[Work[Any], "Future[Any]"]]) -> None:
+    def _outcomes(self, works: Sequence[Work[Any]]) -> Sequence[Outcome]:
+        """Commit works as a group; return what became of each."""
         try:
-            outcomes = self._commit([work for work, _ in group])
+            return self._commit(works)
         except EndiveError as error:
-            log.warning("a group of %d works failed: %s", len(group), error)
-            for _, future in group:
-                future.set_exception(copy_of(error))
+            log.warning("a group of %d works failed: %s", len(works), error)
+            return [Outcome(error=copy_of(error)) for _ in works]
         except BaseException:
-            log.exception("a group of %d works failed", len(group))
-            for _, future in group:
-                future.set_exception(OutcomeUnknownError(self._url))
-        else:
-            for (_, future), outcome in zip(group, outcomes, strict=True):
-                if outcome.error is None:
-                    future.set_result(outcome.value)
-                else:
-                    future.set_exception(outcome.error)
+            log.exception("a group of %d works failed", len(works))
+            return [Outcome(error=OutcomeUnknownError(self._url)) for _ in works]
 
 
 def copy_of(error: EndiveError) -> EndiveError:

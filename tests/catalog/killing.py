@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count
@@ -53,7 +54,7 @@ def opened(directory: Path, plan: Plan) -> EndiveCatalog:
 
 
 def prepare(directory: Path, plan: Plan) -> None:
-    with opened(directory, plan) as catalog:
+    with closing(opened(directory, plan)) as catalog:
         catalog.create_namespace("db")
         for number in range(plan.tables):
             catalog.create_table(f"db.t{number}", SCHEMA)
@@ -128,7 +129,7 @@ def fight(directory: Path, plan: Plan) -> dict[str, object]:
 
 def verdict(directory: Path, plan: Plan) -> dict[str, object]:
     journal = [line for file in sorted(directory.glob("journal-*")) for line in file.read_text().splitlines()]
-    with opened(directory, plan) as catalog:
+    with closing(opened(directory, plan)) as catalog:
         found = judge(catalog, journal)
         stats = catalog.kv.store.stats()  # type: ignore[attr-defined]
     driver = BlockingDriver(open_objects(str(directory / "lake" / "_endive")))

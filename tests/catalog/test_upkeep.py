@@ -262,11 +262,11 @@ def test_a_crash_before_the_commit_leaves_an_orphan_and_nothing_else(
 
 
 def test_in_the_background_the_record_names_the_file_before_until_the_next_is_there(
-    kv: KVCatalog, catalog: EndiveCatalog, store: DictStore
+    kv: KVCatalog, catalog: EndiveCatalog, store: DictStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": "background"})
     first = table.metadata_location
-    kv._publisher.remind = lambda _: None  # type: ignore[method-assign]  # the thread never ran: a crash
+    monkeypatch.setattr(kv._publisher, "remind", lambda _: None)  # the thread never ran: a crash
 
     table.append(numbers(1))
     assert kv.load_table(NAME).metadata_location == first

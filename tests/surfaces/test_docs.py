@@ -15,6 +15,7 @@ import typer
 
 from endive.cli.app import app
 from endive.sim.reference import Key, keys
+from tests.surfaces.catalog_tables import beside_table, s3_table
 from tests.surfaces.files import CommandLine
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -180,6 +181,8 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "keys": ("docs/simulator.md", key_table),
     "closed loop": ("docs/simulator.md", closed_loop_table),
     "engine": ("docs/engine.md", engine_table),
+    "catalog beside SQL": ("docs/catalog.md", beside_table),
+    "catalog over S3": ("docs/catalog.md", s3_table),
 }
 """Name of the table, the document that has it, and what writes it."""
 

@@ -1,0 +1,134 @@
+"""Metadata that is shared instead of copied: equal to what PyIceberg works out, and safe to hand out."""
+
+from collections.abc import Callable
+
+import pytest
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import (
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from endive.catalog.keys import SNAPSHOTS, TABLES
+from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.records import (
+    Decoded,
+    SnapshotRecord,
+    TableRecord,
+    decode_snapshot,
+    decode_table,
+)
+from endive.catalog.updates import updated
+from endive.catalog.works import Transaction
+from endive.protocol.requests import Steps
+from tests.catalog.tables import NUMBERS, numbers
+
+NAME = ("db", "t")
+
+
+@pytest.fixture
+def written(endive: EndiveCatalog) -> EndiveCatalog:
+    endive.create_namespace("db")
+    table = endive.create_table(NAME, NUMBERS, properties={"kept": "yes"})
+    table.append(numbers(1, 2))
+    table.append(numbers(3))
+    table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "first").commit()
+    with table.update_schema() as update:
+        update.add_column("m", NUMBERS.find_type("n"))
+    return endive
+
+
+def bodies(catalog: EndiveCatalog, space: str) -> list[bytes]:
+    def look(tx: Transaction) -> Steps[list[bytes]]:
+        rows = yield from tx.scan(space.encode())
+        return [body for _, body in rows]
+
+    return catalog.kv.store.read(look)
+
+
+def test_what_was_remembered_of_a_record_is_what_its_json_says(written: EndiveCatalog) -> None:
+    for body in bodies(written, TABLES):
+        assert TableRecord.decoded(body) == decode_table(body)
+    assert len(bodies(written, SNAPSHOTS)) == 2
+    for body in bodies(written, SNAPSHOTS):
+        assert SnapshotRecord.decoded(body) == decode_snapshot(body)
+
+
+def test_a_cache_of_records_forgets_the_oldest_and_decodes_it_again() -> None:
+    asked: list[bytes] = []
+    cache = Decoded(lambda body: asked.append(body) or len(body), count_max=2)  # type: ignore[func-returns-value]
+    cache.remember(b"one", 3)
+    cache.remember(b"three", 5)
+    assert (cache(b"one"), cache(b"three"), asked) == (3, 5, [])
+    cache.remember(b"seventeen", 9)
+
+    assert (cache(b"one"), asked) == (3, [b"one"])
+
+
+def test_who_changes_the_properties_of_a_loaded_table_changes_nobody_elses(written: EndiveCatalog) -> None:
+    written.load_table(NAME).properties["kept"] = "no"
+    written.kv.load_table(NAME).metadata.properties.clear()
+
+    assert written.load_table(NAME).properties == {"kept": "yes"}
+
+
+def test_tables_know_their_new_state_after_a_commit_without_another_request(endive: EndiveCatalog) -> None:
+    endive.create_namespace("db")
+    table = endive.create_table(NAME, NUMBERS, properties={"endive.metadata-json": "background"})
+    before = endive.kv.store.stats()["looks"]  # type: ignore[attr-defined]
+    with table.transaction() as transaction:
+        transaction.set_properties({"a": "1"})
+
+    assert table.properties["a"] == "1"
+    assert endive.kv.store.stats()["looks"] == before  # type: ignore[attr-defined]
+
+
+CHANGES: dict[str, Callable[[int], list[TableUpdate]]] = {
+    "set": lambda _: [SetPropertiesUpdate(updates={"kept": "no", "new": "1"})],
+    "set and remove": lambda _: [
+        SetPropertiesUpdate(updates={"new": "1"}),
+        RemovePropertiesUpdate(removals=["kept"]),
+    ],
+    "branch": lambda first: [
+        SetSnapshotRefUpdate(
+            ref_name="b",
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=first,
+            max_ref_age_ms=None,
+            max_snapshot_age_ms=None,
+            min_snapshots_to_keep=None,
+        )
+    ],
+    "drop the tag": lambda _: [RemoveSnapshotRefUpdate(ref_name="first")],
+    "nothing": lambda _: [],
+}
+
+
+@pytest.mark.parametrize("previous", ["", "file:///somewhere/00001.metadata.json"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_updates_give_what_pyiceberg_gives(written: EndiveCatalog, change: str, previous: str) -> None:
+    base = written.load_table(NAME).metadata
+    before = base.model_copy(deep=True)
+    updates = tuple(CHANGES[change](base.snapshots[0].snapshot_id))
+    expected = update_table_metadata(base, updates, metadata_location=previous or None)
+    found = updated(base, updates, previous, expected.last_updated_ms)
+
+    assert found == expected
+    assert base == before
+    assert (found is base) == (change == "nothing")
+
+
+def test_a_transaction_sees_what_pyicebergs_would(written: EndiveCatalog) -> None:
+    table = written.load_table(NAME)
+    transaction = table.transaction()
+    assert transaction.table_metadata is table.metadata
+    transaction.set_properties({"new": "1"})
+    transaction.append(numbers(4))
+    theirs = update_table_metadata(table.metadata, transaction._updates)
+
+    assert transaction.table_metadata.model_copy(update={"last_updated_ms": theirs.last_updated_ms}) == theirs
+    assert len(table.metadata.snapshots) == 2

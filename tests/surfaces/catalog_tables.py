@@ -1,0 +1,92 @@
+"""The tables of docs/catalog.md that come from measurements."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "catalog.json"
+NOT_MEASURED = "**Not measured yet**: `python -m benchmarks.catalog`, then `python -m tests.surfaces.test_docs`."
+SQL_FILE = "SqlCatalog, SQLite file"
+CATALOGS = {
+    SQL_FILE: "SQLite file",
+    "SqlCatalog, SQLite in memory": "SQLite in memory",
+    "endive, before-acknowledgement": "Endive, `before-acknowledgement`",
+    "endive, background": "Endive, `background`",
+}
+WAYS = {
+    ("PyIceberg", "background", "distinct"): "`background`",
+    ("PyIceberg", "background", "one"): "`background`, one table",
+    ("PyIceberg", "before-acknowledgement", "distinct"): "`before-acknowledgement`",
+    ("PyIceberg", "before-acknowledgement", "one"): "`before-acknowledgement`, one table",
+    ("KVCatalog", "background", "distinct"): "`KVCatalog`, `background`",
+}
+
+
+def _document() -> dict[str, Any] | None:
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else None
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _cell(row: dict[str, Any]) -> str:
+    refused = f", {100 * row['success']:.0f} % succeed" if row["success"] < 1 else ""
+    return f"{_number(row['commits_per_s'])} ({_number(row['p50_ms'])} / {_number(row['p99_ms'])}){refused}"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def beside_table() -> str:
+    """The catalog beside PyIceberg's SQL catalog, from `benchmarks/results/catalog.json`."""
+    document = _document()
+    if document is None:
+        return NOT_MEASURED
+    cases: dict[tuple[str, str, int], dict[str, dict[str, Any]]] = {}
+    for row in document["rows"]:
+        cases.setdefault((row["work"], row["tables"], row["writers"]), {})[row["catalog"]] = row
+    lines = [
+        [work, tables, str(writers), *(_cell(found[catalog]) for catalog in CATALOGS)]
+        for (work, tables, writers), found in cases.items()
+    ]
+    return "\n\n".join([_table(["commits", "tables", "writers", *CATALOGS.values()], lines), _words(document)])
+
+
+def _words(document: dict[str, Any]) -> str:
+    times = {(one["work"], one["tables"], one["writers"], one["catalog"]): one["times"] for one in document["ratios"]}
+    said = [
+        f"{CATALOGS[catalog]} {times['metadata-only', tables, 8, catalog]:.1f} times ({words})"
+        for catalog in list(CATALOGS)[2:]
+        for tables, words in (("distinct", "a table each"), ("one", "one table"))
+    ]
+    acknowledged = sum(row["acknowledged"] for row in document["rows"])
+    lost = sum(row["lost"] for row in document["rows"])
+    load = document["parameters"]
+    return (
+        f"Metadata-only commits of 8 writers, beside the SQLite file: {', '.join(said)}. Of {acknowledged:,} "
+        f"acknowledged commits of all four, {lost} rows or properties were missing afterwards. Load of the machine, of "
+        f"{document['machine']['cores']} cores, before and after: {load['load_average_before']:.0f} and "
+        f"{load['load_average_after']:.0f}."
+    )
+
+
+def s3_table() -> str:
+    """Commits over latencies like S3's, from `benchmarks/results/catalog.json`."""
+    document = _document()
+    if document is None:
+        return NOT_MEASURED
+    cells: dict[int, dict[tuple[str, str, str], dict[str, Any]]] = {}
+    for row in document["s3"]:
+        cells.setdefault(row["committers"], {})[row["through"], row["mode"], row["tables"]] = row
+    lines = [
+        [
+            str(committers),
+            _number(found["PyIceberg", "background", "distinct"]["commits_per_put"]),
+            *(_cell(found[way]) if way in found else "not measured" for way in WAYS),
+        ]
+        for committers, found in cells.items()
+    ]
+    return _table(["committers", "commits per PUT", *WAYS.values()], lines)
