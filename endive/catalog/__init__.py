@@ -5,13 +5,16 @@
     with KVCatalog.open("s3://bucket/path", create=True) as catalog:
         catalog.create_namespace("db")
 
-In reading order: `names`, `keys`, `records` (what is kept, and where), `works` (what a store must do), `namespaces`,
-`tables`, `commit` (works: no I/O, no clock), `files` (which files a snapshot has), `rebase` (an append that lost its
-race), `metadata_files`, `committer`, `catalog` (KVCatalog), `maintenance`, `pyiceberg` (the plug-in).
+In reading order: `names`, `keys`, `records` (what is kept, and where), `works` (what a store must do); `namespaces`,
+`tables`, `changes`, `commit`, `files` (works: no I/O, no clock); `refs`, `maintenance` (what to change, and what may be
+deleted); `manifests`, `rebase` (an append that lost its race), `metadata_files`, `publisher`, `planning`; then what
+brings them together: `committer`, `upkeep`, `namespace_catalog`, `table_catalog`, `catalog` (KVCatalog), and
+`pyiceberg` (the plug-in).
 """
 
-from endive.catalog.catalog import KVCatalog, LoadedTable
-from endive.catalog.commit import TableChange
+from endive.catalog.catalog import KVCatalog
+from endive.catalog.changes import TableChange
 from endive.catalog.records import CommitRecord
+from endive.catalog.table_catalog import LoadedTable
 
 __all__ = ["CommitRecord", "KVCatalog", "LoadedTable", "TableChange"]

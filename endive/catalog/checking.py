@@ -29,7 +29,7 @@ from endive.errors import CorruptObjectError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 if TYPE_CHECKING:
-    from endive.catalog.catalog import KVCatalog
+    from endive.catalog.table_catalog import TableCatalog
 
 LOOKS_MAX = 5
 """How often a table is looked at anew because it changed meanwhile; what is seen last is reported."""
@@ -71,7 +71,9 @@ class CatalogReport:
         self.faults += other.faults
 
 
-def check(catalog: "KVCatalog", identifier: str | Identifier | None = None, data_files: bool = False) -> CatalogReport:
+def check(
+    catalog: "TableCatalog", identifier: str | Identifier | None = None, data_files: bool = False
+) -> CatalogReport:
     """Look at a table, or at the whole catalog. `data_files`: also whether every data file is there."""
     if identifier is not None:
         return _check_table(catalog, table_of(identifier), data_files)
@@ -202,7 +204,7 @@ class _Look:
         self.report.faults.append(CatalogFault(f"{self.name}: {place}" if place else self.name, problem))
 
 
-def _check_table(catalog: "KVCatalog", name: Identifier, data_files: bool) -> CatalogReport:
+def _check_table(catalog: "TableCatalog", name: Identifier, data_files: bool) -> CatalogReport:
     report = CatalogReport()
     for _ in range(LOOKS_MAX):
         before = catalog.store.read(lambda tx: tables.require_table(tx, name))
@@ -212,7 +214,7 @@ def _check_table(catalog: "KVCatalog", name: Identifier, data_files: bool) -> Ca
     return report
 
 
-def _look_at(catalog: "KVCatalog", name: Identifier, data_files: bool) -> CatalogReport:
+def _look_at(catalog: "TableCatalog", name: Identifier, data_files: bool) -> CatalogReport:
     def load(tx: Transaction) -> Steps[tuple[TableView, dict[int, list[bytes]]]]:
         view = yield from tables.load_table(tx, name)
         rows = yield from files_by_snapshot(tx, view.record.uuid)
@@ -258,7 +260,7 @@ def _check_names(look: _Look) -> None:
             look.fault(f"snapshot {snapshot_id}", f"its file rows build on snapshot {parent}, which is not there")
 
 
-def _check_metadata_file(look: _Look, catalog: "KVCatalog") -> None:
+def _check_metadata_file(look: _Look, catalog: "TableCatalog") -> None:
     record = look.view.record
     if not record.metadata_location:
         look.fault("", "it has no metadata file; `endive catalog export` writes one")

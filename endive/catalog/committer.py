@@ -23,18 +23,17 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from endive.catalog import tables
-from endive.catalog.commit import (
+from endive.catalog.changes import (
     Staged,
-    Stale,
     TableChange,
     check_requirements,
-    commit_changes,
     failed_requirements,
     stage,
     structure_after,
     view_for,
     whole_metadata,
 )
+from endive.catalog.commit import Stale, commit_changes
 from endive.catalog.keys import commit_key
 from endive.catalog.manifests import changed_files, read_list
 from endive.catalog.metadata_files import MetadataFiles

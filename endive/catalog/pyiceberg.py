@@ -40,9 +40,10 @@ from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdat
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 
-from endive.catalog.catalog import KVCatalog, LoadedTable
-from endive.catalog.commit import TableChange
+from endive.catalog.catalog import KVCatalog
+from endive.catalog.changes import TableChange
 from endive.catalog.names import identifier_of
+from endive.catalog.table_catalog import LoadedTable
 from endive.drivers.blocking import random_id
 from endive.errors import (
     AlreadyInCatalogError,

@@ -34,7 +34,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from endive.catalog.commit import TableChange, failed_requirements
+from endive.catalog.changes import TableChange, failed_requirements
 from endive.catalog.manifests import metadata_path, own_manifests, read_list, unassigned, write_added, write_list
 
 RETRIES = TableProperties.COMMIT_NUM_RETRIES

@@ -9,7 +9,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import property_as_bool
 
-from endive.catalog.commit import TableChange
+from endive.catalog.changes import TableChange
 from endive.catalog.files import ALL, file_rows
 from endive.catalog.keys import TABLES, snapshot_key
 from endive.catalog.maintenance import expired, named_by, orphans, overlaps, reachable, removal, unneeded
@@ -22,7 +22,7 @@ from endive.errors import ConfigurationError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 if TYPE_CHECKING:
-    from endive.catalog.catalog import KVCatalog, LoadedTable
+    from endive.catalog.table_catalog import LoadedTable, TableCatalog
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def require_collectable(name: Identifier, metadata: TableMetadata) -> None:
 
 
 def expire(
-    catalog: "KVCatalog", identifier: str | Identifier, older_than_unix_ms: int, keep_last: int
+    catalog: "TableCatalog", identifier: str | Identifier, older_than_unix_ms: int, keep_last: int
 ) -> ExpiredSnapshots:
     """Remove old snapshots from a table, then the files that nothing else needs."""
     table = catalog.load_table(identifier)
@@ -73,7 +73,7 @@ def expire(
 
 
 def remove_orphans(
-    catalog: "KVCatalog", identifier: str | Identifier, older_than_unix_ms: int, dry_run: bool
+    catalog: "TableCatalog", identifier: str | Identifier, older_than_unix_ms: int, dry_run: bool
 ) -> tuple[str, ...]:
     """Delete files below a table's location that are old and that the table does not need; return them."""
     name = table_of(identifier)
@@ -89,7 +89,7 @@ def remove_orphans(
     return found if dry_run else delete_files(io, found)
 
 
-def index_files(catalog: "KVCatalog", identifier: str | Identifier) -> int:
+def index_files(catalog: "TableCatalog", identifier: str | Identifier) -> int:
     """Let the records list all files of a table's current snapshot, as its manifests do."""
     table = catalog.load_table(identifier)
     current = table.metadata.current_snapshot()
@@ -112,7 +112,7 @@ def index_files(catalog: "KVCatalog", identifier: str | Identifier) -> int:
     return len(rows)
 
 
-def _require_alone(catalog: "KVCatalog", name: Identifier, location: str) -> None:
+def _require_alone(catalog: "TableCatalog", name: Identifier, location: str) -> None:
     others = [
         text_of(record.identifier)
         for record in catalog.store.read(all_tables)
@@ -129,7 +129,7 @@ def all_tables(tx: Transaction) -> Steps[tuple[TableRecord, ...]]:
     return tuple(TableRecord.decoded(body) for _, body in rows)
 
 
-def purge(catalog: "KVCatalog", table: "LoadedTable") -> None:
+def purge(catalog: "TableCatalog", table: "LoadedTable") -> None:
     """Delete all files of a table that is no longer in the catalog."""
     io = catalog.files.io(table.metadata.location, table.metadata.properties)
     needed = reachable(io, table.metadata.snapshots)

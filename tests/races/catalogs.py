@@ -27,7 +27,8 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
-from endive.catalog.commit import Stale, TableChange, commit_changes, stage
+from endive.catalog.changes import TableChange, stage
+from endive.catalog.commit import Stale, commit_changes
 from endive.catalog.keys import history_of, snapshots_of, table_key
 from endive.catalog.names import Identifier
 from endive.catalog.namespaces import create_namespace

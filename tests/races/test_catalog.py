@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from endive.catalog import commit
-from endive.catalog.commit import Staged
+from endive.catalog.changes import Staged
 from endive.catalog.records import TableRecord
 from endive.drivers.automaton import Program
 from endive.drivers.interleaved import Bounds, Exploration, explore
