@@ -8,6 +8,7 @@ The layers, bottom first; imports go down, never up:
 * `report`: charts, and one page.
 * `protocol`, `objects`, `drivers`: protocols as generators that ask, object stores, and what answers.
 * `kv`: the key-value store that needs nothing but a bucket.
+* `catalog`: Iceberg tables on that store, and the plug-in for PyIceberg.
 * `cli`: the `endive` command.
 """
 
