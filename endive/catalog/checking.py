@@ -20,7 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog import tables
 from endive.catalog.files import CHANGES, NONE, chain_of, files_by_snapshot, walked
-from endive.catalog.manifests import read_list
+from endive.catalog.manifests import read_entries, read_list
 from endive.catalog.names import Identifier, table_of, text_of
 from endive.catalog.records import SnapshotRecord
 from endive.catalog.row_checking import CatalogFault, check_rows, words_of
@@ -212,7 +212,7 @@ def _entries(look: _Look, manifest: ManifestFile) -> dict[str, Facts] | None:
     try:
         return {
             entry.data_file.file_path: _facts(entry.data_file, entry.sequence_number)
-            for entry in manifest.fetch_manifest_entry(look.io, discard_deleted=True)
+            for entry in read_entries(look.io, manifest)
         }
     except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
         look.fault(manifest.manifest_path, f"the manifest cannot be read: {words_of(error)}")
