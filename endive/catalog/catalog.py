@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
-from endive.catalog import refs, tables, upkeep
+from endive.catalog import checking, refs, tables, upkeep
 from endive.catalog.changes import TableChange
 from endive.catalog.files import FileEntry, live_files
 from endive.catalog.names import Identifier, table_of
@@ -157,4 +157,4 @@ class KVCatalog(TableCatalog):
 
     def check(self, identifier: str | Identifier | None = None) -> list[str]:
         """Return what is wrong with a table's records and files, or with all tables'; nothing if all is well."""
-        return upkeep.check(self, identifier)
+        return [str(fault) for fault in checking.check(self, identifier).faults]

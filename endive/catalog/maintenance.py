@@ -24,7 +24,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
 
-from endive.catalog.manifests import read_list
+from endive.catalog.manifests import read_entries, read_list
 from endive.catalog.opening import FOLDER
 from endive.catalog.refs import RequirementsAndUpdates
 
@@ -55,7 +55,7 @@ def reachable(io: FileIO, snapshots: Iterable[Snapshot], known: frozenset[str] =
         entry.data_file.file_path
         for path, manifest in manifests.items()
         if path not in known
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
+        for entry in read_entries(io, manifest)
         if entry.status != ManifestEntryStatus.DELETED
     }
     return Reachable(frozenset(lists), frozenset(manifests), frozenset(files))

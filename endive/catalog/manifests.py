@@ -4,7 +4,8 @@ Lists are read past PyIceberg's cache, which goes by a manifest's path alone: a 
 another sequence number in another list, and the cache would return the old one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from uuid import UUID
 
 from pyiceberg.io import FileIO
@@ -34,13 +35,33 @@ from endive.catalog.files import (
     FilesOfSnapshot,
     entry_of,
 )
+from endive.errors import CorruptObjectError, EndiveError
 
 CHANGE_STATUS = {ManifestEntryStatus.ADDED: ADDED, ManifestEntryStatus.DELETED: DELETED}
 
 
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Name the file that cannot be read: PyIceberg's decoder raises whatever the bytes lead it to."""
+    try:
+        yield
+    except (OSError, EndiveError):
+        raise
+    except Exception as error:
+        problem = f"cannot be read as Iceberg's Avro ({type(error).__name__}: {error})"
+        raise CorruptObjectError(path, f"{problem}; `endive catalog check` says what else is damaged") from error
+
+
 def read_list(io: FileIO, manifest_list: str) -> tuple[ManifestFile, ...]:
     """Return the manifests of a list."""
-    return tuple(read_manifest_list(io.new_input(manifest_list)))
+    with _reading(manifest_list):
+        return tuple(read_manifest_list(io.new_input(manifest_list)))
+
+
+def read_entries(io: FileIO, manifest: ManifestFile, discard_deleted: bool = True) -> list[ManifestEntry]:
+    """Return the entries of a manifest, without those of deleted files unless they are wanted."""
+    with _reading(manifest.manifest_path):
+        return manifest.fetch_manifest_entry(io, discard_deleted=discard_deleted)
 
 
 def own_manifests(manifests: Sequence[ManifestFile], snapshot_id: int) -> list[ManifestFile]:
@@ -55,7 +76,7 @@ def own_entries(io: FileIO, manifest: ManifestFile, snapshot_id: int) -> list[Ma
     """
     entries = [
         entry
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=False)
+        for entry in read_entries(io, manifest, discard_deleted=False)
         if entry.snapshot_id == snapshot_id and entry.status in CHANGE_STATUS
     ]
     return [_open_numbers(entry, manifest) for entry in entries]
@@ -96,7 +117,7 @@ def all_files(io: FileIO, manifests: Sequence[ManifestFile], metadata: TableMeta
     entries = [
         entry_of(entry, EXISTING, specs[manifest.partition_spec_id], schema)
         for manifest in manifests
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
+        for entry in read_entries(io, manifest)
     ]
     return FilesOfSnapshot(ALL, tuple(entries))
 

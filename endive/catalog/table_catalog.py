@@ -153,12 +153,18 @@ class TableCatalog(NamespaceCatalog):
         )
         return self.load_table(new)
 
-    def drop_table(self, identifier: str | Identifier, purge: bool = False) -> None:
-        """Remove a table from the catalog; with `purge`, then delete its files too."""
+    def drop_table(
+        self, identifier: str | Identifier, purge: bool = False, expected: LoadedTable | None = None
+    ) -> None:
+        """Remove a table from the catalog; with `purge`, then delete its files too.
+
+        `expected`: only if nobody has written to it since it was loaded so; else `CommitConflictError`.
+        """
         name = table_of(identifier)
+        as_loaded = (expected.uuid, expected.version) if expected is not None else None
         if purge:
             upkeep.require_collectable(name, self.load_table(name).metadata)
-        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, None)))
+        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, as_loaded)))
         if purge and view is not None:
             upkeep.purge(self, _loaded(view))
 

@@ -18,9 +18,9 @@ from pyiceberg.table.update import (
 )
 
 from endive.catalog import KVCatalog, TableChange
-from endive.catalog.checking import check_rows
 from endive.catalog.files import NO_FILES
 from endive.catalog.names import Identifier
+from endive.catalog.row_checking import check_rows
 from endive.errors import (
     AlreadyInCatalogError,
     CommitConflictError,

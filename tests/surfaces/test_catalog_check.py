@@ -11,6 +11,7 @@ import pytest
 from endive.catalog import checking, keys
 from endive.catalog.keys import table_key
 from endive.catalog.records import SnapshotRecord, TableRecord
+from endive.catalog.row_checking import CatalogFault
 from endive.catalog.works import Transaction, Work
 from endive.protocol.requests import Steps
 from tests.surfaces.lake import Lake, events
@@ -263,7 +264,7 @@ def test_a_table_that_changes_during_the_look_is_looked_at_anew(filled: Lake, mo
         looks.append(1)
         report = real(*arguments)  # type: ignore[arg-type]
         if len(looks) == 1:
-            report.faults.append(checking.CatalogFault("db.events", "seen half way through a commit"))
+            report.faults.append(CatalogFault("db.events", "seen half way through a commit"))
             filled.append("db.events", events(2, range(8, 9)))
         return report
 

@@ -120,6 +120,7 @@ def test_a_table_takes_the_columns_of_a_parquet_file(lake: Lake, tmp_path: Path)
     assert "--schema or --like" in lake("create", "db.other", code=2).err
 
 
+@pytest.mark.filterwarnings("ignore:No preferred file implementation:UserWarning")  # PyIceberg's, about s4
 def test_nothing_is_created_when_the_description_has_faults(filled: Lake) -> None:
     error = filled("create", "db.bad", "--schema", "id bigint, x strin", code=2).err
 
@@ -127,6 +128,9 @@ def test_nothing_is_created_when_the_description_has_faults(filled: Lake) -> Non
     assert "Iceberg calls it long" in error
     assert "did you mean 'string'?" in error
     assert "already exists: db.events" in filled("create", "db.events", "--schema", SCHEMA, code=2).err
+    assert "only supported in 3" in filled("create", "db.bad", "--schema", "t timestamp_ns", code=2).err
+    assert "'abc'" in filled("create", "db.bad", "--schema", "t int", "--set", "format-version=abc", code=2).err
+    assert "s4" in filled("create", "db.bad", "--schema", "t int", "--location", "s4://a/b", code=2).err
     assert [one["table"] for one in filled.json("tables")] == ["db.events"]
 
 
@@ -240,6 +244,16 @@ def test_type_changes_that_iceberg_forbids_are_refused_all_at_once_and_nothing_c
     assert "the table is partitioned by region" in error
     assert "cannot add required column: must" in error
     assert filled.json("show", "db.events") == before
+
+
+def test_the_format_of_a_table_goes_up_and_never_down(filled: Lake) -> None:
+    filled("create", "db.old", "--schema", "id long", "--set", "format-version=1")
+
+    after = filled.json("set", "db.old", "format-version=2", "owner=ana")["metadata"]
+
+    assert (after["format-version"], after["properties"]) == (2, {"owner": "ana"})
+    assert "Cannot downgrade" in filled("set", "db.old", "format-version=1", code=2).err
+    assert "a version is a number" in filled("set", "db.old", "format-version=two", code=2).err
 
 
 def test_set_without_a_change_and_removal_of_what_is_not_there_are_faults(filled: Lake) -> None:
@@ -491,6 +505,20 @@ def test_a_damaged_record_is_named_with_the_remedy(filled: Lake, space: str, wor
     filled.tamper(spoil)
 
     assert f"error: {what} in the catalog: cannot be read" in filled(*words, code=2).err
+
+
+@pytest.mark.parametrize("pattern", ["snap-*.avro", "*-m0.avro"])
+def test_damaged_manifests_are_named_and_a_purge_says_what_it_left(filled: Lake, pattern: str) -> None:
+    paths = [path for path in filled.directory.glob(f"db/*/metadata/{pattern}") if path.is_file()]
+    for path in paths:
+        path.write_bytes(path.read_bytes()[:300])
+
+    error = filled("orphans", "db.events", "--older-than", "0s", code=2).err
+    assert "cannot be read as Iceberg's Avro" in error
+    assert any(path.name in error for path in paths)
+    error = filled("drop", "db.events", "--purge", "--yes", code=2).err
+    assert "db.events: it is dropped, but not all of its files could be found" in error
+    assert filled.json("tables") == []
 
 
 def test_a_damaged_store_is_named_and_not_a_traceback(filled: Lake) -> None:

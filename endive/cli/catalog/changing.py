@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pyiceberg.exceptions import CommitFailedException, ValidationError
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.update.schema import UpdateSchema
 
 from endive.catalog.pyiceberg import CREATE, EndiveCatalog
@@ -16,6 +16,7 @@ from endive.cli.catalog.rendering import partition_text, print_json, say
 from endive.cli.catalog.tables import table_document
 from endive.errors import CommitConflictError, ConfigurationError
 
+FORMAT = TableProperties.FORMAT_VERSION
 Change = Callable[[UpdateSchema], object]
 
 
@@ -121,6 +122,8 @@ def _commit(
                 raise ConfigurationError(name, faults)
             if changes:
                 update.commit()
+            if FORMAT in updates:
+                transaction.upgrade_table_version(_format(updates.pop(FORMAT)))
             if updates:
                 transaction.set_properties(updates)
             if removals:
@@ -129,6 +132,13 @@ def _commit(
         raise CommitConflictError(name, f"{error}; nothing was changed, try again") from error
     except (ValidationError, ValueError) as error:
         raise ConfigurationError(name, [str(error)]) from error
+
+
+def _format(text: str) -> Any:  # noqa: ANN401 - PyIceberg's literal type
+    """Return a version of Iceberg's format. It is no property, though it is given like one at creation."""
+    if not text.isdigit():
+        raise ValueError(f"{FORMAT}={text}: a version is a number")
+    return int(text)
 
 
 def _tried(update: UpdateSchema, words: str, change: Change) -> str:

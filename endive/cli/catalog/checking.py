@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from endive.catalog.checking import CatalogFault, CatalogReport
+from endive.catalog.checking import CatalogReport
 from endive.catalog.checking import check as check_catalog
 from endive.catalog.opening import FOLDER, open_place, url_of
+from endive.catalog.row_checking import CatalogFault
 from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, opened, reach
 from endive.cli.catalog.rendering import print_json
 from endive.cli.console import output

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import typer
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NotInstalledError
+from pyiceberg.exceptions import ValidationError as IcebergValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
@@ -28,7 +29,7 @@ from endive.cli.catalog.rendering import (
 )
 from endive.cli.catalog.times import iso, shown
 from endive.cli.console import errors
-from endive.errors import ConfigurationError
+from endive.errors import ConfigurationError, CorruptObjectError, ResultError
 
 
 def create(
@@ -75,7 +76,10 @@ def create(
     with opened(url, endpoint, properties, warehouse=warehouse) as catalog:
         columns = parse_schema(schema) if schema is not None else _columns_of(catalog, str(like))
         spec = parse_partitions(partition, columns) if partition is not None else UNPARTITIONED_PARTITION_SPEC
-        table = catalog.create_table(name, columns, location, spec, properties=updates)
+        try:
+            table = catalog.create_table(name, columns, location, spec, properties=updates)
+        except (ValueError, IcebergValidationError) as error:
+            raise ConfigurationError(name, [str(error)]) from error
     if as_json:
         print_json(table_document(table))
     else:
@@ -214,7 +218,11 @@ def drop(
         table = catalog.load_table(name)
         if not yes:
             _confirm(table, purge)
-        catalog.drop_table(name, purge, expected=table)
+        try:
+            catalog.drop_table(name, purge, expected=table)
+        except (CorruptObjectError, OSError) as error:
+            problem = f"it is dropped, but not all of its files could be found: {error}"
+            raise ResultError(name, problem, f"delete what is left in {table.metadata.location} by hand") from error
     if as_json:
         print_json({"dropped": text_of(table.identifier), "uuid": str(table.uuid), "purged": purge})
     else:

@@ -1,0 +1,120 @@
+"""Looks at every row of a catalog by itself: can it be read, is it where it belongs, is there a table that it is of?"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from endive.catalog import keys
+from endive.catalog.files import decoded_file
+from endive.catalog.names import Identifier, text_of
+from endive.catalog.records import CommitRecord, NamespaceRecord, SnapshotRecord, TableRecord, decoded_history
+from endive.catalog.works import Transaction
+from endive.errors import CorruptObjectError
+from endive.protocol.requests import Steps
+
+T = TypeVar("T")
+Rows = tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogFault:
+    """Something wrong, and where: a row's key, a table, a file."""
+
+    place: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
+def check_rows(tx: Transaction) -> Steps[tuple[list[Identifier], list[CatalogFault]]]:
+    """Look at every row by itself; return the tables whose records can be read, and what is wrong."""
+    spaces: dict[str, Rows] = {}
+    for space in (keys.NAMESPACES, keys.TABLES, keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS):
+        spaces[space] = yield from tx.scan(space.encode())
+    answers = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
+    records, faults = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
+    faults += _read(spaces[keys.NAMESPACES], NamespaceRecord.decoded, lambda one, _: keys.namespace_key(one.namespace))[
+        1
+    ]
+    snapshots, unreadable = _read(spaces[keys.SNAPSHOTS], SnapshotRecord.decoded, _snapshot_key)
+    faults += unreadable
+    faults += _read(spaces[keys.HISTORY], decoded_history, lambda _, key: key)[1]
+    faults += _read(answers, CommitRecord.decoded, lambda _, key: key)[1]
+    faults += _read(
+        spaces[keys.FILES], decoded_file, lambda one, key: key if key.endswith(one.file.file_path.encode()) else b""
+    )[1]
+    if len(records) == len(spaces[keys.TABLES]):  # else nobody can tell whose rows they are
+        faults += _strays(spaces, {str(record.uuid) for record in records})
+    if len(snapshots) == len(spaces[keys.SNAPSHOTS]):
+        faults += _strays_of_snapshots(spaces[keys.FILES], snapshots)
+    return [record.identifier for record in records], faults + _shared_uuids(records)
+
+
+def _snapshot_key(one: SnapshotRecord, _: bytes) -> bytes:
+    return keys.snapshot_key(one.table_uuid, one.snapshot.snapshot_id)
+
+
+def _read(
+    rows: Rows, decode: Callable[[bytes], T], key_of: Callable[[T, bytes], bytes]
+) -> tuple[list[T], list[CatalogFault]]:
+    """Return the records that can be read, and the faults of the others; `key_of` says where one should be."""
+    good: list[T] = []
+    faults = []
+    for key, body in rows:
+        try:
+            record = decode(body)
+            expected = key_of(record, key)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+            faults.append(CatalogFault(_text(key), f"the row cannot be read: {words_of(error)}"))
+            continue
+        good.append(record)
+        if expected != key:
+            faults.append(
+                CatalogFault(_text(key), f"the row belongs elsewhere: {_text(expected) or 'to another file'}")
+            )
+    return good, faults
+
+
+def _strays(spaces: Mapping[str, Rows], known: set[str]) -> list[CatalogFault]:
+    """Rows of tables that are not there, by keyspace and table."""
+    counted: dict[str, int] = {}
+    for space in (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS):
+        for key, _ in spaces[space]:
+            uuid = _text(key).removeprefix(space).partition("/")[0]
+            if uuid not in known:
+                counted[f"{space}{uuid}/"] = counted.get(f"{space}{uuid}/", 0) + 1
+    return [CatalogFault(place, f"{rows} rows of a table that is not there") for place, rows in counted.items()]
+
+
+def _strays_of_snapshots(rows: Rows, snapshots: Iterable[SnapshotRecord]) -> list[CatalogFault]:
+    """Rows of files whose snapshots are not there, by snapshot."""
+    known = {f"{one.table_uuid}/{one.snapshot.snapshot_id}" for one in snapshots}
+    counted: dict[str, int] = {}
+    for key, _ in rows:
+        uuid, snapshot_id = _text(key).removeprefix(keys.FILES).split("/")[:2]
+        if f"{uuid}/{snapshot_id}" not in known:
+            place = f"{keys.FILES}{uuid}/{snapshot_id}/"
+            counted[place] = counted.get(place, 0) + 1
+    return [CatalogFault(place, f"{count} rows of a snapshot that is not there") for place, count in counted.items()]
+
+
+def _shared_uuids(records: Iterable[TableRecord]) -> list[CatalogFault]:
+    names: dict[str, list[str]] = {}
+    for record in records:
+        names.setdefault(str(record.uuid), []).append(text_of(record.identifier))
+    return [
+        CatalogFault(" and ".join(shared), f"have the same uuid {uuid}, and so the same rows")
+        for uuid, shared in names.items()
+        if len(shared) > 1
+    ]
+
+
+def _text(key: bytes) -> str:
+    return key.decode(errors="backslashreplace")
+
+
+def words_of(error: BaseException) -> str:
+    """Return what an error says, in one line; of a record that cannot be read, what was wrong inside."""
+    inner = error.__cause__ or error if isinstance(error, CorruptObjectError) else error
+    return f"{type(inner).__name__}: {inner}".splitlines()[0]
