@@ -28,6 +28,7 @@ from endive.catalog import tables
 from endive.catalog.changes import (
     Staged,
     TableChange,
+    added_snapshots,
     check_requirements,
     failed_requirements,
     stage,
@@ -40,7 +41,7 @@ from endive.catalog.keys import commit_key, snapshot_key
 from endive.catalog.manifests import changed_files, read_list
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.names import Identifier, text_of
-from endive.catalog.rebase import added_snapshots, is_append, must_rebase, rebase
+from endive.catalog.rebase import is_append, must_rebase, rebase
 from endive.catalog.records import CommitRecord, SnapshotRecord
 from endive.catalog.tables import TableView
 from endive.catalog.works import Transaction, TransactionalStore
@@ -105,6 +106,15 @@ class Committer:
             if known is not None:
                 return known
         drawn = commit_id if commit_id is not None else self._new_id()
+        try:
+            return self._commit(changes, drawn)
+        except CommitConflictError:
+            known = self._answered(changes, drawn) if commit_id is not None else None
+            if known is None:
+                raise
+            return known  # what it conflicted with was itself, in an earlier life
+
+    def _commit(self, changes: Sequence[TableChange], drawn: str) -> list[Committed]:
         views = [self._view(change, whole=False) for change in changes]
         indexed = [self._with_files(change, view) for change, view in zip(changes, views, strict=True)]
         if all(self._follows_later(change, view) for change, view in zip(changes, views, strict=True)):
