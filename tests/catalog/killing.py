@@ -79,7 +79,7 @@ def _or_die(action: Callable[[], None]) -> None:
     """An error in any thread ends the process, which the parent takes as a failure."""
     try:
         action()
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - any error is a failure
         sys.excepthook(*sys.exc_info())
         os._exit(3)
 
@@ -91,7 +91,7 @@ def forked(action: Callable[[], None], code: int = 3) -> int:
             action()
             sys.stderr.flush()
             os._exit(code)
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - any error is a failure
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(3)
