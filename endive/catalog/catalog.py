@@ -281,7 +281,9 @@ class KVCatalog:
         ]
         record = replace(
             record,
-            metadata=metadata.model_copy(update={"snapshots": [], "snapshot_log": []}),
+            metadata=metadata.model_copy(
+                update={"snapshots": [], "snapshot_log": [], "properties": dict(metadata.properties)}
+            ),
             snapshots_made=len(metadata.snapshots),
             history_length=len(metadata.snapshot_log),
         )

@@ -336,11 +336,13 @@ def _narrowed(view: TableView, change: TableChange) -> TableView:
 
 def whole_metadata(view: TableView | None, staged: Staged) -> TableMetadata:
     """Return the metadata after a change, with its whole past; `view` has the whole past before it."""
+    handed_out = {"properties": dict(staged.after.properties)}  # while records are shared
     if view is None or staged.rewrites_past or not view.record.metadata.refs:
-        return staged.after
+        return staged.after.model_copy(update=handed_out)
     before = {one.snapshot.snapshot_id for one in view.snapshots}
     return staged.after.model_copy(
         update={
+            **handed_out,
             "snapshots": [one.snapshot for one in view.snapshots]
             + [one for one in staged.after.snapshots if one.snapshot_id not in before],
             "snapshot_log": [entry for _, entry in view.history] + staged.after.snapshot_log,

@@ -239,3 +239,17 @@ def test_versions_that_were_passed_are_let_go(catalog: EndiveCatalog, table: Tab
         catalog.kv.commit(NAME, (), (SetPropertiesUpdate(updates={"n": str(n)}),))
 
     assert sum(type(one) is TableRecord for one in gc.get_objects()) < 1.5 * TABLES_CACHED
+
+
+def test_a_table_that_is_changed_in_place_by_its_holder_changes_nothing_else(catalog: EndiveCatalog) -> None:
+    """Records are shared in the process; what is handed out is the caller's to spoil."""
+    table = catalog.create_table(NAME, NUMBERS)
+    table.properties["spoilt"] = "by create"
+    table.append(numbers(1))
+    table.properties["spoilt"] = "by commit"
+    loaded = catalog.load_table(NAME)
+    loaded.properties["spoilt"] = "by load"
+
+    catalog.load_table(NAME).append(numbers(2))
+
+    assert "spoilt" not in catalog.load_table(NAME).properties
