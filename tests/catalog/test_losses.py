@@ -7,11 +7,13 @@ from typing import TypeVar
 
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from endive.catalog import KVCatalog, TableChange, upkeep
 from endive.catalog.committer import Committer
+from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import TABLES_CACHED, TableRecord
 from endive.catalog.works import Work
@@ -253,3 +255,25 @@ def test_a_table_that_is_changed_in_place_by_its_holder_changes_nothing_else(cat
     catalog.load_table(NAME).append(numbers(2))
 
     assert "spoilt" not in catalog.load_table(NAME).properties
+
+
+def test_a_metadata_file_that_cannot_be_written_does_not_keep_others_from_it(
+    catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    background = {"endive.metadata-json": "background"}
+    for name in ("a", "b"):
+        catalog.create_table(("db", name), NUMBERS, properties=background)
+    write = MetadataFiles.write
+
+    def fail_for_a(self: MetadataFiles, metadata: TableMetadata, location: str) -> None:
+        if "/a-" in location:
+            raise ValueError("what nobody thought of")
+        write(self, metadata, location)
+
+    monkeypatch.setattr(MetadataFiles, "write", fail_for_a)
+    for name in ("a", "b"):
+        catalog.load_table(("db", name)).append(numbers(1))
+    catalog.close()
+
+    shown = catalog.kv.files.read(catalog.kv.load_table(("db", "b")).metadata_location)
+    assert len(shown.snapshots) == 1
