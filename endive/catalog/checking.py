@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.manifest import DataFile, FileFormat, ManifestFile
 from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog import keys, tables
@@ -25,7 +25,7 @@ from endive.catalog.names import Identifier, table_of, text_of
 from endive.catalog.records import CommitRecord, NamespaceRecord, SnapshotRecord, TableRecord, decoded_history
 from endive.catalog.tables import TableView
 from endive.catalog.works import Transaction
-from endive.errors import NotInCatalogError
+from endive.errors import CorruptObjectError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 if TYPE_CHECKING:
@@ -176,6 +176,10 @@ def _text(key: bytes) -> str:
 
 
 def _words(error: BaseException) -> str:
+    return str(error.__cause__ or error).splitlines()[0] if isinstance(error, CorruptObjectError) else _named(error)
+
+
+def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
@@ -326,4 +330,4 @@ def _entries(look: _Look, manifest: ManifestFile) -> dict[str, Facts] | None:
 def _facts(file: DataFile, sequence_number: int | None) -> Facts:
     partition = tuple(str(file.partition[place]) for place in range(len(file.partition)))
     figures = (file.record_count, file.file_size_in_bytes, sequence_number)
-    return (file.content.value, file.file_format.value, *figures, file.spec_id, partition)
+    return (int(file.content), FileFormat(file.file_format).value, *figures, file.spec_id, partition)

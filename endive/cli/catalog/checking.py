@@ -44,9 +44,7 @@ def check(
         with opened(url, endpoint, properties) as catalog:
             report = check_catalog(catalog, name, data_files)
     except (CorruptObjectError, MissingObjectError) as error:
-        if not faults:
-            raise
-        faults.append(CatalogFault(error.path, "so the catalog cannot be opened, and its tables were not looked at"))
+        faults.append(CatalogFault(str(error), "the catalog cannot be opened, and its tables were not looked at"))
     _print(faults + report.faults, report, as_json)
     if faults or report.faults:
         raise typer.Exit(FAULTS_FOUND)

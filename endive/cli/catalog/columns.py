@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 OPEN, CLOSE = "<([", ">)]"
 COLUMN = re.compile(r'\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>[^\s:,"<>()]+))\s*[\s:]\s*(?P<rest>\S.*)', re.DOTALL)
-REQUIRED = re.compile(r"(?P<type>.*\S)\s+(?P<word>required|optional|not\s+null|null)\s*", re.DOTALL | re.IGNORECASE)
+REQUIRED = re.compile(r"(?P<type>.*?\S)\s+(?P<word>required|optional|not\s+null|null)\s*", re.DOTALL | re.IGNORECASE)
 PARTITION = re.compile(r"\s*(?P<what>.*?)(?:\s+as\s+(?P<name>\S+))?\s*", re.DOTALL | re.IGNORECASE)
 CALL = re.compile(r"(?P<transform>\w+)\s*\((?P<arguments>.*)\)", re.DOTALL)
 

@@ -224,10 +224,14 @@ def drop(
 
 def _confirm(table: LoadedTable, purge: bool) -> None:
     """Ask whether to drop a table; on standard error, since standard output is for results."""
+    name = text_of(table.identifier)
     rows = count(table.metadata.current_snapshot(), "total-records") or 0
-    moment = shown(table.metadata.last_updated_ms)
-    question = (
-        f"{text_of(table.identifier)}: {rows:,} rows, {len(table.metadata.snapshots)} snapshots, changed {moment}"
-    )
-    errors.print(errors.escape(question))
-    typer.confirm("Drop it and delete its files?" if purge else "Drop it, and keep its files?", abort=True, err=True)
+    holds = f"{rows:,} rows, {len(table.metadata.snapshots)} snapshots"
+    errors.print(errors.escape(f"{name}: {holds}, changed {shown(table.metadata.last_updated_ms)}"))
+    try:
+        agreed = typer.confirm("Drop it and delete its files?" if purge else "Drop it, and keep its files?", err=True)
+    except typer.Abort as nobody:
+        raise ConfigurationError(name, ["nobody answered, and nothing was dropped; --yes does not ask"]) from nobody
+    if not agreed:
+        errors.print("nothing was dropped")
+        raise typer.Exit(1)
