@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate
+from pyiceberg.table.update import SetPropertiesUpdate
 
-from endive.catalog import KVCatalog, TableChange, upkeep
+from endive.catalog import KVCatalog, TableChange, refs, upkeep
 from endive.catalog.committer import Committer
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.pyiceberg import EndiveCatalog
@@ -126,8 +126,8 @@ def test_a_roll_back_with_an_append_is_not_taken_for_an_append(catalog: EndiveCa
     assert good is not None
     table.append(numbers(2))
     transaction = table.transaction()
-    back = SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=good)
-    transaction._stage((back,))
+    _, back = refs.set_ref(table.metadata, "main", good, SnapshotRefType.BRANCH)
+    transaction._stage(back)
     transaction.append(numbers(3))
     requirements = staged(catalog.load_table(NAME), 9).requirements
     change = TableChange(NAME, requirements, transaction._updates)
