@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
@@ -161,6 +161,18 @@ def _check_removals(change: TableChange, metadata: TableMetadata) -> None:
             raise CommitConflictError(text_of(change.identifier), problem)
 
 
+def _check_sequence(change: TableChange, metadata: TableMetadata) -> None:
+    """Refuse a snapshot whose sequence number was used up since, on another branch: deletes go by the order."""
+    if isinstance(metadata, TableMetadataV1):
+        return
+    last = metadata.last_sequence_number
+    for update in change.updates:
+        if isinstance(update, AddSnapshotUpdate) and (update.snapshot.sequence_number or 0) <= last:
+            mine = _words(update.snapshot.snapshot_id, update.snapshot.summary)
+            problem = f"{mine}, has sequence number {update.snapshot.sequence_number}; {last} was given out since"
+            raise CommitConflictError(text_of(change.identifier), problem)
+
+
 def both_sides(change: TableChange, metadata: TableMetadata, requirement: TableRequirement) -> str:
     """Return who collided with whom, for people."""
     if not isinstance(requirement, AssertRefSnapshotId):
@@ -187,6 +199,7 @@ def stage(
     check_requirements(change, view)
     if view is not None:
         _check_removals(change, view.record.metadata)
+        _check_sequence(change, view.record.metadata)
         view = _narrowed(view, change)
     base = view.metadata if view is not None else None
     previous = view.record.metadata_location if view is not None and name_file is not None else ""
@@ -227,11 +240,13 @@ def _narrowed(view: TableView, change: TableChange) -> TableView:
 
 def whole_metadata(view: TableView | None, staged: Staged) -> TableMetadata:
     """Return the metadata after a change, with its whole past; `view` has the whole past before it."""
+    handed_out = {"properties": dict(staged.after.properties)}  # while records are shared
     if view is None or staged.rewrites_past or not view.record.metadata.refs:
-        return staged.after
+        return staged.after.model_copy(update=handed_out)
     before = {one.snapshot.snapshot_id for one in view.snapshots}
     return staged.after.model_copy(
         update={
+            **handed_out,
             "snapshots": [one.snapshot for one in view.snapshots]
             + [one for one in staged.after.snapshots if one.snapshot_id not in before],
             "snapshot_log": [entry for _, entry in view.history] + staged.after.snapshot_log,

@@ -22,7 +22,7 @@ from endive.catalog.keys import table_key
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.names import Identifier, text_of
 from endive.catalog.works import Transaction, TransactionalStore
-from endive.errors import EndiveError, NotInCatalogError
+from endive.errors import NotInCatalogError
 from endive.protocol.requests import Steps
 
 PAUSE_S = 0.5
@@ -135,5 +135,5 @@ class Publisher:
             self.publish(identifier)
         except NotInCatalogError:
             pass  # dropped or renamed since; under its new name it is found at the next load
-        except (EndiveError, OSError):
+        except Exception:  # whatever it is, other tables' files must be written
             logger.warning("the metadata file of %s is behind its records", text_of(identifier), exc_info=True)

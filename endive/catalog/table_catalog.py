@@ -34,7 +34,13 @@ from endive.catalog.records import (
     encoded_history,
 )
 from endive.catalog.tables import TableView
-from endive.errors import ConfigurationError
+from endive.errors import (
+    AlreadyInCatalogError,
+    ConfigurationError,
+    EndiveError,
+    NotInCatalogError,
+    OutcomeUnknownError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,11 @@ class TableCatalog(NamespaceCatalog):
     def _create(self, name: Identifier, metadata: TableMetadata) -> LoadedTable:
         location = self.files.new_location(metadata, "")
         self.files.write(metadata, location)
-        self._install_new(TableRecord(name, 0, metadata, location, 0, metadata.last_updated_ms), metadata)
+        try:
+            self._install_new(TableRecord(name, 0, metadata, location, 0, metadata.last_updated_ms), metadata)
+        except (AlreadyInCatalogError, NotInCatalogError):
+            self.files.delete(location)  # in a place of its own, where nobody would look for orphans
+            raise
         return LoadedTable(name, 0, metadata, location)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str) -> LoadedTable:
@@ -109,7 +119,9 @@ class TableCatalog(NamespaceCatalog):
         ]
         record = replace(
             record,
-            metadata=metadata.model_copy(update={"snapshots": [], "snapshot_log": []}),
+            metadata=metadata.model_copy(
+                update={"snapshots": [], "snapshot_log": [], "properties": dict(metadata.properties)}
+            ),
             snapshots_made=len(metadata.snapshots),
             history_length=len(metadata.snapshot_log),
         )
@@ -161,10 +173,12 @@ class TableCatalog(NamespaceCatalog):
         `expected`: only if nobody has written to it since it was loaded so; else `CommitConflictError`.
         """
         name = table_of(identifier)
-        as_loaded = (expected.uuid, expected.version) if expected is not None else None
+        found = self.store.read(lambda tx: tables.require_table(tx, name)) if expected is None else expected
+        version = None if expected is None else expected.version
         if purge:
-            upkeep.require_collectable(name, self.load_table(name).metadata)
-        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, as_loaded)))
+            upkeep.require_collectable(name, found.metadata)
+        # By its uuid: if the answer is lost, somebody may have created another one before the second try.
+        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, found.uuid, version)))
         if purge and view is not None:
             upkeep.purge(self, _loaded(view))
 
@@ -206,9 +220,16 @@ class TableCatalog(NamespaceCatalog):
         return [
             LoadedTable(change.identifier, one.answer.version, one.whole, one.answer.metadata_location)
             if one.whole is not None
-            else self._load_known(change.identifier)
+            else self._load_committed(change.identifier)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
         ]
+
+    def _load_committed(self, identifier: Identifier) -> LoadedTable:
+        """Load a table after a commit. An error must not look like one of the commit: its files would be deleted."""
+        try:
+            return self._load_known(identifier)
+        except EndiveError as error:
+            raise OutcomeUnknownError(f"{text_of(identifier)}, committed but not to be loaded") from error
 
     def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[Committed]:
         if len({change.identifier for change in changes}) != len(changes) or not changes:

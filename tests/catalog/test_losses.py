@@ -7,11 +7,13 @@ from typing import TypeVar
 
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate
+from pyiceberg.table.update import SetPropertiesUpdate
 
-from endive.catalog import KVCatalog, TableChange, upkeep
+from endive.catalog import KVCatalog, TableChange, refs, upkeep
 from endive.catalog.committer import Committer
+from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import TABLES_CACHED, TableRecord
 from endive.catalog.works import Work
@@ -124,8 +126,8 @@ def test_a_roll_back_with_an_append_is_not_taken_for_an_append(catalog: EndiveCa
     assert good is not None
     table.append(numbers(2))
     transaction = table.transaction()
-    back = SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=good)
-    transaction._stage((back,))
+    _, back = refs.set_ref(table.metadata, "main", good, SnapshotRefType.BRANCH)
+    transaction._stage(back)
     transaction.append(numbers(3))
     requirements = staged(catalog.load_table(NAME), 9).requirements
     change = TableChange(NAME, requirements, transaction._updates)
@@ -239,3 +241,39 @@ def test_versions_that_were_passed_are_let_go(catalog: EndiveCatalog, table: Tab
         catalog.kv.commit(NAME, (), (SetPropertiesUpdate(updates={"n": str(n)}),))
 
     assert sum(type(one) is TableRecord for one in gc.get_objects()) < 1.5 * TABLES_CACHED
+
+
+def test_a_table_that_is_changed_in_place_by_its_holder_changes_nothing_else(catalog: EndiveCatalog) -> None:
+    """Records are shared in the process; what is handed out is the caller's to spoil."""
+    table = catalog.create_table(NAME, NUMBERS)
+    table.properties["spoilt"] = "by create"
+    table.append(numbers(1))
+    table.properties["spoilt"] = "by commit"
+    loaded = catalog.load_table(NAME)
+    loaded.properties["spoilt"] = "by load"
+
+    catalog.load_table(NAME).append(numbers(2))
+
+    assert "spoilt" not in catalog.load_table(NAME).properties
+
+
+def test_a_metadata_file_that_cannot_be_written_does_not_keep_others_from_it(
+    catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    background = {"endive.metadata-json": "background"}
+    for name in ("a", "b"):
+        catalog.create_table(("db", name), NUMBERS, properties=background)
+    write = MetadataFiles.write
+
+    def fail_for_a(self: MetadataFiles, metadata: TableMetadata, location: str) -> None:
+        if "/a-" in location:
+            raise ValueError("what nobody thought of")
+        write(self, metadata, location)
+
+    monkeypatch.setattr(MetadataFiles, "write", fail_for_a)
+    for name in ("a", "b"):
+        catalog.load_table(("db", name)).append(numbers(1))
+    catalog.close()
+
+    shown = catalog.kv.files.read(catalog.kv.load_table(("db", "b")).metadata_location)
+    assert len(shown.snapshots) == 1

@@ -132,3 +132,8 @@ def test_a_batch_of_a_stream_without_a_name_is_refused(lake: Lake) -> None:
         writer.commit([writer.write(iter([batch_of([1])]))], 0)
 
     assert lake.rows() == []
+
+
+def test_columns_that_are_no_list_are_told_as_such(lake: Lake) -> None:
+    with pytest.raises(ConfigurationError, match="not a JSON list"):
+        lake.reader(columns='["id"')

@@ -119,14 +119,20 @@ def _identifier(name: str, faults: list[str]) -> tuple[str, ...]:
     if not name.startswith("["):
         parts = tuple(name.split("."))
     else:
-        try:
-            parts = tuple(str(part) for part in json.loads(name))
-        except ValueError:
-            faults.append(f'{name!r} is not a JSON list of names such as ["db", "odd.name"]')
+        parts = _names(name, faults)
+        if not parts:
             return ()
     if name and (len(parts) < 2 or not all(parts)):
         faults.append(f"{name!r} is not namespace.table")
     return parts
+
+
+def _names(text: str, faults: list[str]) -> tuple[str, ...]:
+    try:
+        return tuple(str(part) for part in json.loads(text))
+    except ValueError:
+        faults.append(f'{text!r} is not a JSON list of names such as ["db", "odd.name"]')
+        return ()
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -139,7 +145,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     if start not in ("table", "now") and not start.isdigit():
         faults.append(f"stream-from {start!r} is neither `table`, `now` nor a snapshot id")
     read = ReadOptions(
-        columns=_columns(options.get("columns")),
+        columns=_columns(options.get("columns"), faults),
         row_filter=_condition(options, "filter", faults) or AlwaysTrue(),
         push_filters=_flag(options, "push-filters", faults),
         snapshot_id=_integer(options, "snapshot-id", faults),
@@ -183,11 +189,11 @@ def _misspelt(options: Mapping[str, str]) -> Iterable[str]:
                 yield f"there is no option {key!r}; {near[0]!r} is meant, perhaps"
 
 
-def _columns(text: str | None) -> tuple[str, ...] | None:
+def _columns(text: str | None, faults: list[str]) -> tuple[str, ...] | None:
     if text is None:
         return None
     if text.startswith("["):
-        return tuple(str(name) for name in json.loads(text))
+        return _names(text, faults)
     return tuple(name.strip() for name in text.split(","))
 
 
