@@ -304,6 +304,6 @@ class CommitRetriesExhaustedError(CommitConflictError):
 
     def __str__(self) -> str:
         return (
-            f"{self.table}: {self.problem} {self.attempts} times in a row, the limit of the table property "
-            f"{self.option}; raise it, or let fewer writers commit to this table at once"
+            f"{self.table}: {self.problem}, the limit of the table property {self.option}; raise it, or let fewer "
+            "writers commit to this table at once"
         )

@@ -30,7 +30,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableRequirement, TableUpdate
 
-from endive.catalog import namespaces, refs, tables, upkeep
+from endive.catalog import checking, namespaces, refs, tables, upkeep
 from endive.catalog.commit import TableChange
 from endive.catalog.committer import Committed, Committer
 from endive.catalog.files import FileEntry, live_files
@@ -53,7 +53,14 @@ from endive.catalog.tables import TableView
 from endive.catalog.upkeep import ExpiredSnapshots
 from endive.catalog.works import Transaction, TransactionalStore, Work
 from endive.drivers.blocking import random_id, unix_ms
-from endive.errors import CatalogNotFoundError, ConfigurationError, NotInCatalogError, OutcomeUnknownError
+from endive.errors import (
+    AlreadyInCatalogError,
+    CatalogNotFoundError,
+    ConfigurationError,
+    EndiveError,
+    NotInCatalogError,
+    OutcomeUnknownError,
+)
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")
@@ -244,7 +251,11 @@ class KVCatalog:
     def _create(self, name: Identifier, metadata: TableMetadata) -> LoadedTable:
         location = self.files.new_location(metadata, "")
         self.files.write(metadata, location)
-        self._install_new(TableRecord(name, 0, metadata, location, 0, metadata.last_updated_ms), metadata)
+        try:
+            self._install_new(TableRecord(name, 0, metadata, location, 0, metadata.last_updated_ms), metadata)
+        except (AlreadyInCatalogError, NotInCatalogError):
+            self.files.delete(location)  # in a place of its own, where nobody would look for orphans
+            raise
         return LoadedTable(name, 0, metadata, location)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str) -> LoadedTable:
@@ -314,12 +325,20 @@ class KVCatalog:
         )
         return self.load_table(new)
 
-    def drop_table(self, identifier: str | Identifier, purge: bool = False) -> None:
-        """Remove a table from the catalog; with `purge`, then delete its files too."""
+    def drop_table(
+        self, identifier: str | Identifier, purge: bool = False, expected: LoadedTable | None = None
+    ) -> None:
+        """Remove a table from the catalog; with `purge`, then delete its files too.
+
+        `expected`: only if nobody has written to it since it was loaded so; else `CommitConflictError`.
+        """
         name = table_of(identifier)
+        found = self.store.read(lambda tx: tables.require_table(tx, name)) if expected is None else expected
+        version = None if expected is None else expected.version
         if purge:
-            upkeep.require_collectable(name, self.load_table(name).metadata)
-        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, None)))
+            upkeep.require_collectable(name, found.metadata)
+        # By its uuid: if the answer is lost, somebody may have created another one before the second try.
+        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, found.uuid, version)))
         if purge and view is not None:
             upkeep.purge(self, _loaded(view))
 
@@ -361,9 +380,16 @@ class KVCatalog:
         return [
             LoadedTable(change.identifier, one.answer.version, one.whole, one.answer.metadata_location)
             if one.whole is not None
-            else self._load_known(change.identifier)
+            else self._load_committed(change.identifier)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
         ]
+
+    def _load_committed(self, identifier: Identifier) -> LoadedTable:
+        """Load a table after a commit. An error must not look like one of the commit: its files would be deleted."""
+        try:
+            return self._load_known(identifier)
+        except EndiveError as error:
+            raise OutcomeUnknownError(f"{text_of(identifier)}, committed but not to be loaded") from error
 
     def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[Committed]:
         if len({change.identifier for change in changes}) != len(changes) or not changes:
@@ -499,7 +525,7 @@ class KVCatalog:
 
     def check(self, identifier: str | Identifier | None = None) -> list[str]:
         """Return what is wrong with a table's records and files, or with all tables'; nothing if all is well."""
-        return upkeep.check(self, identifier)
+        return [str(fault) for fault in checking.check(self, identifier).faults]
 
     # Places.
 

@@ -23,7 +23,7 @@ from uuid import UUID
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.snapshots import SnapshotLogEntry
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
@@ -257,6 +257,18 @@ def _check_removals(change: TableChange, metadata: TableMetadata) -> None:
             raise CommitConflictError(text_of(change.identifier), problem)
 
 
+def _check_sequence(change: TableChange, metadata: TableMetadata) -> None:
+    """Refuse a snapshot whose sequence number was used up since, on another branch: deletes go by the order."""
+    if isinstance(metadata, TableMetadataV1):
+        return
+    last = metadata.last_sequence_number
+    for update in change.updates:
+        if isinstance(update, AddSnapshotUpdate) and (update.snapshot.sequence_number or 0) <= last:
+            mine = _words(update.snapshot.snapshot_id, update.snapshot.summary)
+            problem = f"{mine}, has sequence number {update.snapshot.sequence_number}; {last} was given out since"
+            raise CommitConflictError(text_of(change.identifier), problem)
+
+
 def both_sides(change: TableChange, metadata: TableMetadata, requirement: TableRequirement) -> str:
     """Return who collided with whom, for people."""
     if not isinstance(requirement, AssertRefSnapshotId):
@@ -283,6 +295,7 @@ def stage(
     check_requirements(change, view)
     if view is not None:
         _check_removals(change, view.record.metadata)
+        _check_sequence(change, view.record.metadata)
         view = _narrowed(view, change)
     base = view.metadata if view is not None else None
     previous = view.record.metadata_location if view is not None and name_file is not None else ""

@@ -103,7 +103,15 @@ class Committer:
             known = self._answered(changes, commit_id)
             if known is not None:
                 return known
-        drawn = commit_id if commit_id is not None else self._new_id()
+        try:
+            return self._commit(changes, commit_id if commit_id is not None else self._new_id())
+        except (CommitConflictError, ValueError):  # with an earlier try of its own, perhaps, that has just arrived
+            known = self._answered(changes, commit_id) if commit_id is not None else None
+            if known is None:
+                raise
+            return known
+
+    def _commit(self, changes: Sequence[TableChange], drawn: str) -> list[Committed]:
         views = [self._view(change, whole=False) for change in changes]
         indexed = [self._with_files(change, view) for change, view in zip(changes, views, strict=True)]
         if all(self._follows_later(change, view) for change, view in zip(changes, views, strict=True)):
@@ -139,7 +147,8 @@ class Committer:
                 ]
             loser = answer.identifier
             attempt += 1
-        raise CommitRetriesExhaustedError(text_of(loser), "lost its race", attempts_max, ATTEMPTS)
+        problem = f"lost {attempts_max} races in a row"
+        raise CommitRetriesExhaustedError(text_of(loser), problem, attempts_max, ATTEMPTS)
 
     def _commit_once(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
         try:
@@ -151,7 +160,7 @@ class Committer:
             if not any(is_append(proposal.change) for proposal in proposals):
                 raise
             return Stale(proposals[0].change.identifier)  # if it is a real conflict, the next attempt says so
-        except BaseException:
+        except Exception:  # and not an interrupt: the commit goes on in the store's own thread
             self._discard(proposals)
             raise
         if isinstance(answer, Stale):

@@ -28,7 +28,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
 from endive.catalog.keys import file_key, files_of
-from endive.catalog.records import SnapshotRecord
+from endive.catalog.records import SnapshotRecord, readable
 from endive.catalog.works import Transaction
 from endive.protocol.requests import Steps
 
@@ -132,6 +132,7 @@ def encoded_file(uuid: UUID, snapshot_id: int, entry: FileEntry) -> bytes:
     return to_json({name: value for name, value in fields.items() if value is not None})
 
 
+@readable("a file's record")
 def decoded_file(body: bytes) -> FileEntry:
     """Return the record of a JSON."""
     fields = from_json(body)

@@ -14,6 +14,7 @@ committed in between is seen. If another table of the catalog lives in the same 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from posixpath import normpath
 from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO
@@ -109,11 +110,10 @@ def unneeded(io: FileIO, gone: Sequence[Snapshot], remaining: Sequence[Snapshot]
 
 
 def path_of(location: str) -> str:
-    """Return what identifies a file, however its location is written: without scheme, for a local one."""
+    """Return what identifies a file, however its location is written: without scheme, or a slash too many."""
     parts = urlsplit(location)
-    if parts.scheme in {"", "file"}:
-        return parts.path if parts.scheme else location
-    return f"{parts.netloc}{parts.path}"
+    path = normpath("/" + (parts.path if parts.scheme else location).lstrip("/"))
+    return path if parts.scheme in {"", "file"} else f"{parts.netloc}{path}"
 
 
 def orphans(listed: Iterable[tuple[str, int]], needed: Iterable[str], older_than_unix_ms: int) -> tuple[str, ...]:

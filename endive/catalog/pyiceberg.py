@@ -85,19 +85,12 @@ def _as_pyiceberg() -> Iterator[None]:
 
 
 class EndiveCatalog(MetastoreCatalog):
-    """An Iceberg catalog that needs nothing but a bucket. `kv` is the KVCatalog behind it, which can do more.
-
-    `kv` may also be given, instead of a `uri`: a catalog that is open already, on a store of one's own making. It is
-    closed with this one.
-    """
+    """An Iceberg catalog that needs nothing but a bucket. `kv` is the KVCatalog behind it, which can do more."""
 
     kv: KVCatalog
 
-    def __init__(self, name: str, kv: KVCatalog | None = None, **properties: str) -> None:
+    def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        if kv is not None:
-            self.kv = kv
-            return
         uri = properties.get("uri")
         if not uri:
             raise NoSuchPropertyException("the property `uri` is missing: a bucket (s3://bucket/path) or a directory")

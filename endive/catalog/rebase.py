@@ -39,6 +39,9 @@ from endive.catalog.manifests import metadata_path, own_manifests, read_list, un
 
 RETRIES = TableProperties.COMMIT_NUM_RETRIES
 
+MAY_MOVE = "endive.rebase"
+"""In a snapshot's summary: `false` if it was decided on the state that it was built on, and must not follow another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rebased:
@@ -56,11 +59,22 @@ def added_snapshots(change: TableChange) -> list[Snapshot]:
 def is_append(change: TableChange) -> bool:
     """Whether all that a change adds to a table's branches is files, on one branch."""
     snapshots = added_snapshots(change)
-    branches = {update.ref_name for update in change.updates if isinstance(update, SetSnapshotRefUpdate)}
+    moves = [update for update in change.updates if isinstance(update, SetSnapshotRefUpdate)]
     return (
         bool(snapshots)
-        and len(branches) == 1
-        and all(one.summary is not None and one.summary.operation == Operation.APPEND for one in snapshots)
+        and len({update.ref_name for update in moves}) == 1
+        and {update.snapshot_id for update in moves} <= {one.snapshot_id for one in snapshots}  # no roll-back
+        and all(_adds_only(one) for one in snapshots)
+    )
+
+
+def _adds_only(snapshot: Snapshot) -> bool:
+    """Whether a snapshot adds files, and does not depend on what was there before."""
+    summary = snapshot.summary
+    return (
+        summary is not None
+        and summary.operation == Operation.APPEND
+        and summary.additional_properties.get(MAY_MOVE) != "false"
     )
 
 

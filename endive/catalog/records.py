@@ -10,7 +10,7 @@ Names follow the catalog's specification (`table_uuid`, `current_snapshot_id`, â
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from threading import Lock
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -20,9 +20,15 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from endive.catalog.names import Identifier
+from endive.errors import CorruptObjectError
+
+R = TypeVar("R")
 
 FORMAT_VERSION = 1
 """Of the records; raised when an older Endive could not read them."""
+
+TABLES_CACHED = 256
+"""Decoded records that are kept. Every commit makes another, with all of a table's schemas: megabytes of a wide one."""
 
 TABLE_FIELDS = {
     "table_uuid": "table-uuid",
@@ -68,6 +74,24 @@ class Decoded(Generic[T]):
         return record
 
 
+def readable(what: str) -> Callable[[Callable[[bytes], R]], Callable[[bytes], R]]:
+    """Let a decoder say which kind of record is damaged, instead of where in its code it noticed."""
+
+    def decorate(decode: Callable[[bytes], R]) -> Callable[[bytes], R]:
+        @wraps(decode)
+        def decoded(body: bytes) -> R:
+            try:
+                return decode(body)
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                detail = f"{type(error).__name__}: {error}".splitlines()[0]
+                problem = f"cannot be read ({detail}); `endive catalog check` says which one it is"
+                raise CorruptObjectError(f"{what} in the catalog", problem) from error
+
+        return decoded
+
+    return decorate
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogRecord:
     """The catalog itself: that there is one."""
@@ -80,6 +104,7 @@ class CatalogRecord:
         return to_json({"format_version": self.format_version, "created_unix_ms": self.created_unix_ms})
 
     @staticmethod
+    @readable("the record of the catalog itself")
     def decoded(body: bytes) -> "CatalogRecord":
         """Return the record of a JSON."""
         fields = from_json(body)
@@ -102,6 +127,7 @@ class NamespaceRecord:
         )
 
     @staticmethod
+    @readable("a namespace's record")
     def decoded(body: bytes) -> "NamespaceRecord":
         """Return the record of a JSON."""
         fields = from_json(body)
@@ -167,6 +193,7 @@ class TableRecord:
         return decoded_table(body)
 
 
+@readable("a table's record")
 def decode_table(body: bytes) -> TableRecord:
     """Return the record of a JSON, decoded anew."""
     fields = from_json(body)
@@ -184,7 +211,7 @@ def decode_table(body: bytes) -> TableRecord:
     )
 
 
-decoded_table = Decoded(decode_table, 4096)
+decoded_table = Decoded(decode_table, TABLES_CACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +253,7 @@ class SnapshotRecord:
         return decoded_snapshot(body)
 
 
+@readable("a snapshot's record")
 def decode_snapshot(body: bytes) -> SnapshotRecord:
     """Return the record of a JSON, decoded anew."""
     fields = from_json(body)
@@ -253,6 +281,7 @@ def encoded_history(entry: SnapshotLogEntry) -> bytes:
 
 
 @lru_cache(maxsize=65536)
+@readable("a line of a table's history")
 def decoded_history(body: bytes) -> SnapshotLogEntry:
     """Return the line of history of a JSON."""
     return SnapshotLogEntry(**from_json(body))
@@ -279,6 +308,7 @@ class CommitRecord:
         )
 
     @staticmethod
+    @readable("a commit's record")
     def decoded(body: bytes) -> "CommitRecord":
         """Return the record of a JSON."""
         return CommitRecord(**from_json(body))

@@ -27,7 +27,7 @@ from endive.catalog.names import Identifier, text_of
 from endive.catalog.namespaces import require_namespace
 from endive.catalog.records import SnapshotRecord, TableRecord, decoded_history
 from endive.catalog.works import Transaction
-from endive.errors import AlreadyInCatalogError, NotInCatalogError
+from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 
@@ -135,11 +135,16 @@ def _require_new_uuid(tx: Transaction, uuid: UUID) -> Steps[None]:
             raise AlreadyInCatalogError("Table", f"{text_of(record.identifier)}, with the same uuid {uuid}")
 
 
-def drop_table(tx: Transaction, identifier: Identifier, uuid: UUID | None) -> Steps[TableView]:
-    """Remove a table's rows and return what it was. `uuid`: only if it is this very table."""
+def drop_table(
+    tx: Transaction, identifier: Identifier, uuid: UUID | None, version: int | None = None
+) -> Steps[TableView]:
+    """Remove a table's rows and return what it was. `uuid`, `version`: only if it is this very table, at this one."""
     record = yield from require_table(tx, identifier)
     if uuid is not None and record.uuid != uuid:
         raise NotInCatalogError("Table", text_of(identifier), "another table has this name now")
+    if version is not None and record.version != version:
+        problem = f"it is being written: version {version} was to be dropped, and it is at {record.version} now"
+        raise CommitConflictError(text_of(identifier), f"{problem}; stop its writers, then drop it")
     view = yield from whole_view(tx, record)
     for prefix in (snapshots_of(record.uuid), history_of(record.uuid), files_of(record.uuid), commits_of(record.uuid)):
         rows = yield from tx.scan(prefix)

@@ -17,9 +17,10 @@ from pyiceberg.table.update import (
 
 
 def updated(base: TableMetadata, updates: Sequence[TableUpdate], previous: str, now_ms: int) -> TableMetadata:
-    """Return the metadata after the updates. `previous`: the metadata file that goes into the log; empty: none.
+    """Return the metadata after the updates; `base` itself if they change nothing.
 
-    Updates that do not say when they happened have happened at `now_ms`.
+    `previous`: the metadata file that goes into the log; empty: none. Updates that do not say when they happened have
+    happened at `now_ms`.
     """
     context = _TableMetadataUpdateContext()
     new = base

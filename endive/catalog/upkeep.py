@@ -1,4 +1,4 @@
-"""Upkeep of a catalog's tables, with files: expire, find orphans, purge, check."""
+"""Upkeep of a catalog's tables, with files: expire, find orphans, purge."""
 
 import logging
 from collections.abc import Iterable
@@ -9,17 +9,16 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import property_as_bool
 
-from endive.catalog import tables
 from endive.catalog.commit import TableChange
-from endive.catalog.files import ALL, file_rows, live_files
-from endive.catalog.keys import COMMITS, FILES, HISTORY, SNAPSHOTS, TABLES, snapshot_key
+from endive.catalog.files import ALL, file_rows
+from endive.catalog.keys import TABLES, snapshot_key
 from endive.catalog.maintenance import expired, named_by, orphans, overlaps, reachable, removal, unneeded
 from endive.catalog.manifests import all_files, read_list
 from endive.catalog.names import Identifier, table_of, text_of
 from endive.catalog.opening import open_place
 from endive.catalog.records import SnapshotRecord, TableRecord
 from endive.catalog.works import Transaction
-from endive.errors import ConfigurationError, EndiveError, NotInCatalogError
+from endive.errors import ConfigurationError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def expire(
     change = TableChange(table.identifier, *removal(table.metadata, ids))
     catalog.commit_many([change])
     gone = [one for one in table.metadata.snapshots if one.snapshot_id in ids]
-    remaining = catalog.load_table(table.identifier).metadata.snapshots
+    remaining = _same(table, catalog.load_table(table.identifier)).metadata.snapshots
     io = catalog.files.io(table.metadata.location, table.metadata.properties)
     return ExpiredSnapshots(ids, delete_files(io, unneeded(io, gone, remaining)))
 
@@ -78,11 +77,12 @@ def remove_orphans(
 ) -> tuple[str, ...]:
     """Delete files below a table's location that are old and that the table does not need; return them."""
     name = table_of(identifier)
-    location = catalog.load_table(name).metadata.location
+    before = catalog.load_table(name)
+    location = before.metadata.location
     _require_alone(catalog, name, location)
     place = open_place(location, catalog.properties)
     listed = [(f"{location}/{one.path}", one.modified_unix_ms) for one in place.list("")]
-    table = catalog.load_table(name)  # after the listing: what was committed meanwhile is seen
+    table = _same(before, catalog.load_table(name))  # after the listing: what was committed meanwhile is seen
     require_collectable(name, table.metadata)
     io = catalog.files.io(location, table.metadata.properties)
     needed = reachable(io, table.metadata.snapshots).paths | named_by(table.metadata, table.metadata_location)
@@ -113,6 +113,13 @@ def index_files(catalog: "KVCatalog", identifier: str | Identifier) -> int:
     return len(rows)
 
 
+def _same(before: "LoadedTable", now: "LoadedTable") -> "LoadedTable":
+    """Return the table as it is now. What another table of the same name needs says nothing of this one's files."""
+    if now.uuid != before.uuid:
+        raise NotInCatalogError("Table", text_of(before.identifier), "another table has this name now")
+    return now
+
+
 def _require_alone(catalog: "KVCatalog", name: Identifier, location: str) -> None:
     others = [
         text_of(record.identifier)
@@ -136,78 +143,3 @@ def purge(catalog: "KVCatalog", table: "LoadedTable") -> None:
     needed = reachable(io, table.metadata.snapshots)
     for group in (needed.files, needed.manifests, needed.lists, named_by(table.metadata, table.metadata_location)):
         delete_files(io, sorted(group))
-
-
-# Checking.
-
-
-def check_table(catalog: "KVCatalog", identifier: str | Identifier) -> list[str]:
-    """Return what is wrong with a table's records and files."""
-    name = table_of(identifier)
-
-    def look(tx: Transaction) -> Steps[tuple[tables.TableView, frozenset[str] | None]]:
-        view = yield from tables.load_table(tx, name)
-        current = view.record.metadata.current_snapshot_id
-        files = (yield from live_files(tx, view.snapshots, current)) if current is not None else None
-        return view, None if files is None else frozenset(one.file.file_path for one in files)
-
-    view, indexed = catalog.store.read(look)
-    metadata = view.metadata
-    ids = {one.snapshot_id for one in metadata.snapshots}
-    problems = [
-        f"{ref} points to snapshot {one.snapshot_id}, which is not there"
-        for ref, one in metadata.refs.items()
-        if one.snapshot_id not in ids
-    ]
-    problems += _missing_files(catalog, view)
-    current = metadata.current_snapshot()
-    if indexed is not None and current is not None and not problems:
-        io = catalog.files.io(metadata.location, metadata.properties)
-        real = reachable(io, [current]).files
-        problems += [f"__files lacks {path}" for path in sorted(real - indexed)]
-        problems += [f"__files has {path}, the manifests do not" for path in sorted(indexed - real)]
-    return [f"{text_of(name)}: {problem}" for problem in problems]
-
-
-def _missing_files(catalog: "KVCatalog", view: tables.TableView) -> list[str]:
-    metadata = view.metadata
-    io = catalog.files.io(metadata.location, metadata.properties)
-    problems = [
-        f"the manifest list of snapshot {one.snapshot_id} is missing: {one.manifest_list}"
-        for one in metadata.snapshots
-        if not io.new_input(one.manifest_list).exists()
-    ]
-    location = view.record.metadata_location
-    if not location or not io.new_input(location).exists():
-        problems.append(f"the metadata file is missing: {location or 'none was written'}")
-    elif not view.record.is_dirty and catalog.files.read(location) != metadata:
-        problems.append(f"the metadata file does not show the records: {location}")
-    return problems
-
-
-def check_rows(catalog: "KVCatalog") -> list[str]:
-    """Return rows that belong to no table."""
-
-    def look(tx: Transaction) -> Steps[list[str]]:
-        records = yield from all_tables(tx)
-        known = {str(record.uuid) for record in records}
-        strays = []
-        for space in (SNAPSHOTS, HISTORY, FILES, COMMITS):
-            rows = yield from tx.scan(space.encode())
-            strays += [key.decode() for key, _ in rows if key.decode().split("/")[1] not in known]
-        return strays
-
-    return [f"a row without a table: {key}" for key in catalog.store.read(look)]
-
-
-def check(catalog: "KVCatalog", identifier: str | Identifier | None) -> list[str]:
-    """Return what is wrong with a table, or with all of them."""
-    if identifier is not None:
-        return check_table(catalog, identifier)
-    problems = check_rows(catalog)
-    for record in catalog.store.read(all_tables):
-        try:
-            problems += check_table(catalog, record.identifier)
-        except (EndiveError, OSError) as error:
-            problems.append(f"{text_of(record.identifier)}: {error}")
-    return problems

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from endive.cli import capacity, compare, config, demo, kv, providers, report, run, sweep
+from endive.cli import capacity, catalog, compare, config, demo, kv, providers, report, run, sweep
 from endive.cli.console import output
 from endive.sim.experiment import version
 
@@ -23,6 +23,7 @@ app.command("providers")(providers.providers)
 app.command("demo")(demo.demo)
 app.add_typer(config.app, name="config")
 app.add_typer(kv.app, name="kv")
+app.add_typer(catalog.app, name="catalog")
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,15 +9,15 @@ waiting for two requests. So a group waits for as many works as were under way o
 
 How long? Works that come one after the other are worth waiting for while the next one comes sooner than a work of this
 group takes on average: with n works here, (time of a commit + time waited) / n. After that, each further moment would
-commit fewer works per second, not more. It never waits longer than half a commit, and less and less often if that
-has not helped lately.
+commit fewer works per second, not more. Threads of one interpreter come in bursts, so a few times that is granted. It
+never waits longer than half a commit, and less and less often if that has not helped lately.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, Thread, current_thread
 from time import monotonic
 from typing import Any
 
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 LINGER_SHARE = 0.5
 """Of a commit's time: what waiting for others may add to it at most."""
+PATIENCE = 4.0
+"""How many times a work's share of a commit may pass without another one, before a group leaves."""
 RETRY_LINGER_GROUPS = 16
 """After waiting in vain, it is tried again once in so many groups."""
 
@@ -58,6 +60,8 @@ class Committer:
 
     def submit(self, work: Work[Any]) -> "Future[Any]":
         """Let a work wait for the next group."""
+        if current_thread() is self._thread:
+            raise RuntimeError("a work cannot wait for another transaction: it would wait for itself")
         future: Future[Any] = Future()
         with self._changed:
             if self._closed:
@@ -106,7 +110,7 @@ class Committer:
         started_s = now_s = monotonic()
         end_s = started_s + min(self._linger_max_s, LINGER_SHARE * self._commit_s)
         while len(self._waiting) < self._expected and not self._closed:
-            patience_s = (self._commit_s + now_s - started_s) / len(self._waiting)
+            patience_s = PATIENCE * (self._commit_s + now_s - started_s) / len(self._waiting)
             if not self._changed.wait(min(patience_s, end_s - now_s)):
                 break
             now_s = monotonic()

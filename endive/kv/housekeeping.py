@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Iterator
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, main_thread
+from time import monotonic
 from typing import Protocol
 
 from endive.drivers.blocking import BlockingDriver
@@ -13,6 +14,9 @@ from endive.logs import tell, tell_error
 from endive.objects.two_phase import TwoPhaseStore
 
 log = logging.getLogger(__name__)
+
+REST_POLLS = 5
+"""How long a compactor that was fenced leaves the work to the other one, in intervals of looking for work."""
 
 
 class Habits(Protocol):
@@ -119,7 +123,11 @@ class Housekeeper:
     def compact(self, everything: bool = False) -> None:
         """Bring the WAL into the levels and merge levels, until there is nothing more to do."""
         with self._busy:
-            self._compact(everything)
+            try:
+                self._compact(everything)
+            except FencedError:
+                self._epoch = 0  # another compactor is at work; claim anew when there is something to do
+                raise
 
     def collect(self) -> Collected:
         """Delete what nobody needs any more."""
@@ -136,26 +144,30 @@ class Housekeeper:
 
     def _keep_house(self) -> None:
         options = self._store.options
-        since_collection_ms = 0.0
+        collected_s = monotonic()
+        rested_s = 0.0
         while not self._stopped.is_set():
             self._wanted.wait(options.poll_interval_ms / 1000)
             self._wanted.clear()
-            since_collection_ms += options.poll_interval_ms
             if self._stopped.is_set():
                 return
             try:
                 self._store.look_around()
                 if not options.compact_here:
                     continue
-                if self._store.wants_compaction():
+                if self._store.wants_compaction() and monotonic() >= rested_s:
                     self.compact()
-                if since_collection_ms >= options.collect_interval_ms * self._factor:
-                    since_collection_ms = 0.0
+                if (monotonic() - collected_s) * 1000 >= options.collect_interval_ms * self._factor:
+                    collected_s = monotonic()
                     self.collect()
             except FencedError as error:
-                tell_error(log, "compactor_fenced", error, epoch=self._epoch)
-                self._epoch = 0  # another compactor is at work; claim anew when there is something to do
+                tell_error(log, "compactor_fenced", error, epoch=error.own_epoch)
+                rested_s = monotonic() + REST_POLLS * self._factor * options.poll_interval_ms / 1000
             except OutcomeUnknownError as error:
                 tell_error(log, "housekeeping_unsure", error)  # the next round looks how it went
             except EndiveError as error:
                 tell_error(log, "housekeeping_failed", error, logging.ERROR)  # the next round tries again
+            except Exception:  # without this thread the log would grow for ever
+                if not main_thread().is_alive():
+                    return  # the interpreter ends, and its pools take no more work
+                log.exception("housekeeping_failed")

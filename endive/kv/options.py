@@ -40,7 +40,7 @@ class SharedOptions:
     group_works_max: int = 1024
     """Works that share one WAL object. The others wait for the next."""
     linger_max_ms: float = 50.0
-    """How long at most a group may wait for the committers that were answered last: all then share the next request."""
+    """How long at most a group may wait for those who were answered last, so that all share the next request."""
     compact_slots: int = 256
     """The embedded compactor starts when so many slots are not in the levels; each is a request for who opens."""
     compact_bytes: int = 32 * 1024 * 1024

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from threading import get_ident
 
-from endive.errors import StorageAccessError, StorageUnavailableError
+from endive.errors import OutcomeUnknownError, StorageAccessError, StorageUnavailableError
 from endive.objects.api import Capabilities, require_path
 from endive.protocol.requests import ObjectInfo
 
@@ -50,7 +50,10 @@ class LocalStore:
                 os.link(temporary, self._file(path))
             except FileExistsError:
                 return False
-            self._sync_directory(self._file(path).parent)
+            try:
+                self._sync_directory(self._file(path).parent)
+            except OSError as error:  # the name is there: to call it a failure would let the caller do it twice
+                raise OutcomeUnknownError(path) from error
             return True
 
     def put(self, path: str, body: bytes) -> None:
@@ -99,7 +102,8 @@ class LocalStore:
                     os.fsync(file.fileno())
             yield temporary
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # whatever became of the object, it is not for this to say
+                temporary.unlink(missing_ok=True)
 
     def _make_directory(self, directory: Path) -> None:
         if directory in self._known_directories:
@@ -124,7 +128,10 @@ class LocalStore:
 
     @contextmanager
     def _errors(self, path: str) -> Iterator[None]:
-        """Tell apart what may pass and what will not. Nothing was changed in either case: the name comes last."""
+        """Tell apart what may pass and what will not. Nothing was changed in either case: the name comes last.
+
+        What fails behind the name is told by who gave it.
+        """
         try:
             yield
         except OSError as error:

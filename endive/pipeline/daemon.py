@@ -41,14 +41,14 @@ def prepare(planning: bool = False) -> None:
     # PySpark 4.1 forgets before each task what is in the zip files on the path and lists them again, pyspark.zip
     # among them: a tenth of a second a task. They do not change while a daemon lives.
     zipimport.zipimporter.invalidate_caches = lambda self: None  # type: ignore[method-assign] # noqa: ARG005
-    import pandas  # noqa: PLC0415, F401 - only now: the variables above are read when these are loaded
-    import pyarrow.dataset  # noqa: PLC0415
-    import pyarrow.parquet  # noqa: PLC0415, F401
-    import pyspark.worker  # noqa: PLC0415, F401
-
     if planning:
         warm_tables()
     else:
+        import pandas  # noqa: PLC0415, F401 - only now: the variables above are read when these are loaded
+        import pyarrow.dataset  # noqa: PLC0415
+        import pyarrow.parquet  # noqa: PLC0415, F401
+        import pyspark.worker  # noqa: PLC0415, F401
+
         warm_engine()
     # After each task Spark collects garbage. What is here now will never be any: leave it out, and the pages shared.
     gc.collect()

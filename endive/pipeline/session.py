@@ -10,8 +10,10 @@ error if the session cannot start or breaks.
 import contextlib
 import logging
 import os
+import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -52,6 +54,8 @@ FOREIGN = (
 )  # fmt: skip
 """Variables that would lead PySpark to another Spark than the one it came with."""
 
+DAEMON = "endive.pipeline.daemon"
+
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 SET_BY_PYSPARK = ("PYSPARK_PYTHON", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
@@ -77,7 +81,7 @@ def spark_session(
     asked = parse_master(master)
     address = "127.0.0.1" if asked.is_local else reach(asked)
     home = (java or find_java()).path
-    with _directory() as directory, _variables(asked):
+    with _directory() as directory, _variables(asked, directory):
         chosen = _merged({**_settings(asked, address, directory), "spark.app.name": app}, settings)
         with _running_jvm(chosen, _jvm_variables(home, address), directory) as jvm:
             spark = _connect(jvm, asked)
@@ -205,7 +209,7 @@ def _settings(master: Master, address: str | None, directory: Path) -> dict[str,
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.python.daemon.module": "endive.pipeline.daemon",
+        "spark.python.daemon.module": DAEMON,
         "spark.task.maxFailures": str(TASK_ATTEMPTS),
         **tables.SETTINGS,
         "spark.python.unix.domain.socket.enabled": str(len(str(directory)) <= SOCKET_DIRECTORY_LENGTH_MAX).lower(),
@@ -266,13 +270,36 @@ def _directory() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def _python(directory: Path) -> str:
+    """Return the Python for workers on this machine: this one, behind a script that gives planners our daemon.
+
+    Spark starts processes that plan and commit for data sources with PySpark's own daemon, whatever
+    `spark.python.daemon.module` says. Each of them would load PyIceberg by itself, in a second or more.
+    """
+    python, shim = shlex.quote(sys.executable), directory / "python"
+    shim.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in "-m pyspark.daemon pyspark.sql."*) shift 2; exec {python} -m {DAEMON} "$@" ;; esac\n'
+        f'exec {python} "$@"\n',
+        encoding="utf-8",
+    )
+    shim.chmod(0o755)
+    try:
+        subprocess.run([shim, "-c", ""], check=True, capture_output=True)  # noqa: S603 - the lines above
+    except (OSError, subprocess.CalledProcessError):  # a directory from which nothing may be run
+        return sys.executable
+    return str(shim)
+
+
 @contextmanager
-def _variables(master: Master) -> Iterator[None]:
+def _variables(master: Master, directory: Path) -> Iterator[None]:
     """Set the variables that PySpark reads in this process, and put back all that it changes."""
     before = {name: os.environ.get(name) for name in (*FOREIGN, *SET_BY_PYSPARK)}
     for name in FOREIGN:
         os.environ.pop(name, None)
-    if master.is_local or "PYSPARK_PYTHON" not in os.environ:
+    if master.is_local:
+        os.environ["PYSPARK_PYTHON"] = _python(directory)
+    elif "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     try:
         yield

@@ -29,7 +29,7 @@ class Interrupted(DictStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before: Callable[[], None] | None = None
+        self.before: Callable[[], object] | None = None
         self.answers_lost = 0
         self.requests_lost = 0
 
@@ -242,7 +242,7 @@ def test_a_lost_race_is_seen_inside_the_transaction_too(
 def test_changes_that_commute_are_worked_out_anew(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
-    store.before = lambda: rival.kv.update_properties(NAME, {"theirs": "1"}) and None
+    store.before = lambda: rival.kv.update_properties(NAME, {"theirs": "1"})
 
     catalog.kv.update_properties(NAME, {"ours": "2"})
 
@@ -283,7 +283,7 @@ def test_a_table_dropped_while_it_is_written(rival: EndiveCatalog, table: Table,
 def test_a_table_renamed_while_it_is_written(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
-    store.before = lambda: rival.rename_table(NAME, "db.other") and None
+    store.before = lambda: rival.rename_table(NAME, "db.other")
 
     with pytest.raises(NoSuchTableError, match="dropped or renamed"):
         table.append(numbers(1))

@@ -16,6 +16,7 @@ from pyiceberg.types import LongType, StringType
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
 
 from endive.errors import ConfigurationError
 from endive.pipeline.tables import read_native, register
@@ -157,6 +158,18 @@ def test_sql_reads_and_inserts_through_a_view(spark: SparkSession, lake: Lake) -
 
     assert lake.ids() == [0, 1, 2, 3, 4, 5]
     assert spark.sql("select count(*) from t").first()[0] == 5  # type: ignore[index] # pinned when it was made
+
+
+def test_planners_find_pyiceberg_loaded(spark: SparkSession) -> None:
+    """Spark asks several processes for each read and write; loading it anew takes a second each time."""
+
+    class Probe(DataSource):  # here, so that it travels by value: unpickling it imports nothing of ours
+        def schema(self) -> str:
+            return f"loaded_{'pyiceberg.table' in sys.modules} int"
+
+    spark.dataSource.register(Probe)
+
+    assert spark.read.format("Probe").load().columns == ["loaded_True"]
 
 
 # Filters.

@@ -198,6 +198,35 @@ def test_an_unknown_outcome_deletes_nothing(lake: Lake, monkeypatch: pytest.Monk
     assert lake.ids() == [2]
 
 
+def test_nothing_that_fails_after_the_commit_deletes_its_files(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = lake.writer(ROWS)
+    message = message_of(writer, [1])
+    commit_table = EndiveCatalog.commit_table
+
+    def commit_and_be_gone(self: EndiveCatalog, *arguments: object) -> CommitTableResponse:
+        answer = commit_table(self, *arguments)  # type: ignore[arg-type]
+        monkeypatch.setattr(EndiveCatalog, "load_table", unreachable)
+        return answer
+
+    def unreachable(*_: object) -> None:
+        raise OSError("the catalog is gone")
+
+    monkeypatch.setattr(EndiveCatalog, "commit_table", commit_and_be_gone)
+    writer.commit([message])
+    monkeypatch.undo()
+
+    assert lake.ids() == [1]
+
+
+def test_a_branch_that_is_not_there_is_told(lake: Lake) -> None:
+    writer = lake.writer(ROWS, branch="trail")
+
+    with pytest.raises(ConfigurationError, match="there is no branch 'trail'"):
+        writer.commit([message_of(writer, [1])])
+
+    assert lake.data_files() == set()
+
+
 def test_a_certain_failure_deletes_the_files(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = lake.writer(ROWS)
     message = message_of(writer, [1])

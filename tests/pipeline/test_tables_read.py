@@ -11,13 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg import types as ice
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField
 from pyspark.sql import datasource as push
 from pyspark.sql import types as spark
 
 from endive.errors import ConfigurationError
 from endive.pipeline.tables.filters import pushed
+from endive.pipeline.tables.scanning import Files
 from endive.pipeline.tables.source import PushingReader
 from endive.pipeline.tables.types import arrow_schema, misfits, struct_of
 from tests.pipeline.lakes import ROWS, Lake, batch_of, message_of, read_all
@@ -112,6 +115,27 @@ def test_a_url_without_a_catalog_is_told_and_none_is_made(tmp_path: Path) -> Non
         Lake(tmp_path / "elsewhere").reader()
 
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_rows_that_a_delete_file_takes_away_are_not_read(lake: Lake) -> None:
+    append(lake, 1, 2, 3)
+    (partition,) = lake.reader().partitions()
+    assert isinstance(partition, Files)
+    (task,) = partition.tasks
+    path = lake.path / "deletes.parquet"
+    pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": pa.array([1], pa.int64())}), path)
+    task.delete_files = {
+        DataFile.from_args(
+            content=DataFileContent.POSITION_DELETES,
+            file_path=path.as_uri(),
+            file_format=FileFormat.PARQUET,
+            partition=Record(),
+            record_count=1,
+            file_size_in_bytes=path.stat().st_size,
+        )
+    }
+
+    assert [row["id"] for batch in partition.batches() for row in batch.to_pylist()] == [1, 3]
 
 
 # Columns.

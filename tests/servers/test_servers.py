@@ -28,6 +28,7 @@ from tests.contract.test_record_stores import (  # noqa: F401 - the same, on `re
     test_a_destination_has_one_record,
     test_of_many_inserts_one_wins,
 )
+from tests.store.test_shared_processes import shared_by_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = count()
@@ -120,6 +121,14 @@ def test_killed_processes_lose_nothing(place: tuple[str, str], kills: int) -> No
 
     assert (found["missing"], found["torn"], found["faults"]) == ([], [], [])
     assert found["acknowledged"] > 5
+
+
+def test_processes_share_a_store(place: tuple[str, str]) -> None:
+    found = shared_by_processes(place[0], processes=4, kills=8, endpoint=place[1])
+
+    assert (found["wrong"], found["faults"]) == ([], [])
+    assert found["total"] == found["sum"]
+    assert int(str(found["acknowledged"])) > 5
 
 
 # Record stores.

@@ -32,6 +32,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql.datasource import WriterCommitMessage
 
 from endive.catalog.pyiceberg import COMMIT_ID
+from endive.catalog.rebase import MAY_MOVE
 from endive.errors import AttemptsExhaustedError, OutcomeUnknownError
 from endive.pipeline.tables.options import Place, WriteOptions, open_catalog
 from endive.pipeline.tables.replacing import stage
@@ -115,13 +116,16 @@ class _Commit:
             table = self._load()
             if not found(table, self.commit_id):
                 summary = {COMMIT_ID: self.commit_id, WRITE_ID: self.written.write_id}
+                if self.options.validate_from is not None:
+                    summary[MAY_MOVE] = "false"  # else the catalog would put an append on top of what came between
                 transaction = stage(table, self.options, self.files, self.written.spec_id, summary)
                 if transaction is None:
                     return
-                if not self._swap(transaction):
+                committed = self._swap(transaction)
+                if committed is None:
                     time.sleep(random.uniform(0.5, 1.0) * min(0.05 * 2**attempt, WAIT_MAX_S))
                     continue
-                table = self._load()
+                table = committed  # not loaded again: an error would look like one before the commit
             self._drop_if_another(found(table, self.commit_id))
             return
         raise AttemptsExhaustedError(f"{self.place}: commit {self.commit_id}", ATTEMPTS_MAX)
@@ -138,27 +142,28 @@ class _Commit:
             raise NoSuchTableError(f"{self.place} was dropped and created anew while it was written to; start again")
         return table
 
-    def _swap(self, transaction: Transaction) -> bool:
-        """Commit; return whether this attempt won. `OutcomeUnknownError`: nobody can say."""
+    def _swap(self, transaction: Transaction) -> Table | None:
+        """Commit; return the table after it, None if this attempt lost. `OutcomeUnknownError`: nobody can say."""
         try:
-            transaction.commit_transaction()
+            return transaction.commit_transaction()
         except CommitFailedException:
-            return False
+            return None
         except (ValidationException, NoSuchTableError):
             raise
         except Exception as error:
             for look in range(LOOKS):
                 time.sleep(0.1 * 2**look)
-                if self._is_there():
-                    return True
+                committed = self._if_there()
+                if committed is not None:
+                    return committed
             raise OutcomeUnknownError(f"{self.place}: commit {self.commit_id}") from error
-        return True
 
-    def _is_there(self) -> bool:
+    def _if_there(self) -> Table | None:
         try:
-            return found(self.catalog.load_table(self.place.identifier), self.commit_id) is not None
+            table = self.catalog.load_table(self.place.identifier)
         except Exception:  # noqa: BLE001 - the catalog does not answer, whatever it says; it is asked again
-            return False
+            return None
+        return table if found(table, self.commit_id) else None
 
     def _drop_if_another(self, committed: Snapshot | None) -> None:
         """Delete the files of a repeat: the snapshot that has the commit's id was written by another run."""

@@ -12,6 +12,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import DataScan, Table, Transaction
+from pyiceberg.table.refs import MAIN_BRANCH
 
 from endive.errors import ConfigurationError
 from endive.pipeline.tables.options import WriteOptions
@@ -44,6 +45,9 @@ def stage(
 def _validate(table: Table, options: WriteOptions) -> None:
     """Refuse if the branch is not where the job expects it. That it stays there, the catalog checks."""
     head = table.snapshot_by_name(options.branch)
+    if head is None and options.branch != MAIN_BRANCH:
+        known = ", ".join(table.refs()) or "none"
+        raise ConfigurationError(".".join(table.name()), [f"there is no branch {options.branch!r}; there are: {known}"])
     if options.validate_from is not None and (head.snapshot_id if head else None) != options.validate_from:
         there = f"snapshot {head.snapshot_id}" if head else "no snapshot"
         raise ValidationException(

@@ -145,6 +145,9 @@ class BatchWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         told = [one for one in messages if isinstance(one, Written)]
+        if told and told[0].query_id is None:
+            fault = "Spark does not tell which stream this is, so a batch could be taken for one of another stream"
+            raise ConfigurationError(str(self._place), [fault])
         if told:
             commit(self._place, self._options, told, f"{told[0].query_id}:{batchId}")
 

@@ -63,7 +63,7 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], task: str) -> t
 def delete_files(io: FileIO, paths: Iterable[str]) -> None:
     """Delete files that no snapshot names. One that cannot be deleted is left to `endive catalog orphans`."""
     for path in paths:
-        with suppress(OSError):
+        with suppress(Exception):  # each store has errors of its own
             io.delete(path)
 
 

@@ -1,0 +1,155 @@
+"""The catalog beside PyIceberg's SqlCatalog, both through PyIceberg, in one process, with the same work.
+
+    python -m benchmarks.catalog                # writes results/catalog.json
+    python -m benchmarks.catalog --quick        # a look at every case; writes nothing
+
+Writers are threads that commit as fast as they are answered: metadata-only commits (a property is set) and appends of
+ten rows, to a table each or all to one. Catalogs take turns inside every case, so that a noisy machine is noisy for
+all of them: compare figures of one case. A commit that a catalog refuses counts against its success and is not
+repeated; after each case everything that was acknowledged is looked for.
+
+`endive` syncs every group of commits to disk, as SQLite does with every commit of the file. Metadata files are synced
+by neither. A SQLite database in memory is a file on a memory file system: what SQLite itself keeps in memory cannot
+be used by several threads through PyIceberg.
+"""
+
+import argparse
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+from benchmarks import catalog_s3
+from benchmarks.catalog_load import APPEND, METADATA, ROWS, run
+from benchmarks.report import save
+from endive.catalog.pyiceberg import EndiveCatalog
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - a memory file system, where there is one
+WRITERS = (1, 4, 8, 16)
+SECONDS = 2.0
+REPEATS = 3
+SQL_FILE, SQL_MEMORY = "SqlCatalog, SQLite file", "SqlCatalog, SQLite in memory"
+BEFORE, BACKGROUND = "endive, before-acknowledgement", "endive, background"
+FIGURES = ("commits_per_s", "success", "p50_ms", "p99_ms", "cpu_ms_per_commit")
+
+
+def _sql(warehouse: Path, database: Path) -> Catalog:
+    return SqlCatalog("sql", uri=f"sqlite:///{database}", warehouse=warehouse.as_uri())
+
+
+def _endive(directory: Path, mode: str) -> Catalog:
+    return EndiveCatalog("endive", uri=str(directory), **{"endive.metadata-json": mode})
+
+
+SUBJECTS: dict[str, Callable[[Path, Path], Catalog]] = {
+    SQL_FILE: lambda disk, memory: _sql(disk, disk / "catalog.db"),
+    SQL_MEMORY: lambda disk, memory: _sql(disk, memory / "catalog.db"),
+    BEFORE: lambda disk, memory: _endive(disk, "before-acknowledgement"),
+    BACKGROUND: lambda disk, memory: _endive(disk, "background"),
+}
+
+
+@contextmanager
+def opened(subject: str) -> Iterator[Catalog]:
+    """A new catalog of its kind, gone afterwards."""
+    disk = Path(tempfile.mkdtemp(prefix="endive-bench-"))
+    memory = Path(tempfile.mkdtemp(prefix="endive-bench-", dir=MEMORY if MEMORY.is_dir() else None))
+    catalog = SUBJECTS[subject](disk, memory)
+    try:
+        catalog.create_namespace("db")
+        yield catalog
+    finally:
+        catalog.close()
+        for path in (disk, memory):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def case(work: str, tables: str, writers: int, seconds: float, repeats: int) -> list[dict[str, object]]:
+    """Measure one kind of work with every catalog, in turns; return a row for each."""
+    samples: dict[str, list[dict[str, object]]] = {subject: [] for subject in SUBJECTS}
+    for _ in range(repeats):
+        for subject, found in samples.items():
+            with opened(subject) as catalog:
+                names = [f"db.t{0 if tables == 'one' else place}" for place in range(writers)]
+                found.append(run(catalog, work, names, seconds))
+    rows = [
+        {"work": work, "tables": tables, "writers": writers, "catalog": subject, **summary(found)}
+        for subject, found in samples.items()
+    ]
+    for row in rows:
+        print(row, flush=True)
+    return rows
+
+
+def summary(samples: list[dict[str, object]]) -> dict[str, object]:
+    """Return the median of each figure over the repeats, all samples of the rate, and every loss."""
+    found: dict[str, object] = {}
+    for name in FIGURES:
+        values = [float(str(one[name])) for one in samples if one[name] is not None]
+        found[name] = round(median(values), 4) if values else None
+    errors: dict[str, int] = {}
+    for one in samples:
+        held = one["errors"]
+        assert isinstance(held, dict)
+        errors |= {name: errors.get(name, 0) + count for name, count in held.items()}
+    return found | {
+        "samples_commits_per_s": [one["commits_per_s"] for one in samples],
+        "lost": sum(int(str(one["lost"])) for one in samples),
+        "acknowledged": sum(int(str(one["acknowledged"])) for one in samples),
+        "errors": errors,
+    }
+
+
+def ratios(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return how many times as many commits as SqlCatalog on a file, for each case."""
+    rates = {(row["work"], row["tables"], row["writers"], row["catalog"]): row["commits_per_s"] for row in rows}
+    return [
+        {
+            "work": work,
+            "tables": tables,
+            "writers": writers,
+            "catalog": catalog,
+            "times": round(float(str(rate)) / float(str(rates[work, tables, writers, SQL_FILE])), 1),
+        }
+        for (work, tables, writers, catalog), rate in rates.items()
+        if catalog in {BEFORE, BACKGROUND}
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", choices=["beside", "s3"])
+    arguments = parser.parse_args()
+    seconds, repeats = (0.5, 1) if arguments.quick else (SECONDS, REPEATS)
+    rows: list[dict[str, object]] = []
+    load_before = os.getloadavg()[0]
+    for work in (METADATA, APPEND) if arguments.only != "s3" else ():
+        for tables in ("distinct", "one"):
+            for writers in WRITERS:
+                rows += case(work, tables, writers, seconds, repeats)
+    for ratio in ratios(rows):
+        print(ratio)
+    s3 = catalog_s3.measure() if arguments.only != "beside" else []
+    parameters = {
+        "rows_per_append": ROWS,
+        "seconds": seconds,
+        "repeats": repeats,
+        "s3_create_ms": catalog_s3.CREATE_MS,
+        "s3_read_ms": catalog_s3.READ_MS,
+        "s3_seconds": catalog_s3.SECONDS,
+        "load_average_before": round(load_before, 2),
+        "load_average_after": round(os.getloadavg()[0], 2),
+    }
+    if not arguments.quick and not arguments.only:
+        print(save("catalog", {"parameters": parameters, "rows": rows, "ratios": ratios(rows), "s3": s3}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The catalog over an object store that answers like S3: commits per second against the number of committers.
+
+The store is in memory, and every request takes as long as one to S3: 61 ms to create, 30 ms to read or list, with the
+spread of the specification's profile. The tables' files take as long, without spread. What is left out: bandwidth,
+throttling, and the network's own limits on connections.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import UUID
+
+from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
+
+from benchmarks.catalog_load import METADATA, SCHEMA, Writer, figures, run, together
+from endive.catalog import KVCatalog
+from endive.catalog.pyiceberg import EndiveCatalog
+from endive.kv import SharedStore
+from endive.objects import FaultyStore, MemoryStore, Troubles
+from endive.sim.delays import delay_of
+from endive.sim.profiles import parse_profiles
+
+CREATE_MS, READ_MS = 61, 30
+PROFILE = f"""
+[s3]
+read = {{median = {READ_MS}, sigma = 0.14, min = 21}}
+write = {{median = {CREATE_MS}, sigma = 0.14, min = 43}}
+cas = {{median = {CREATE_MS}, sigma = 0.14, min = 43}}
+"""
+COMMITTERS = (1, 4, 16, 64, 256)
+ONE_TABLE_BEFORE_MAX = 16
+"""One table whose file is written before the acknowledgement takes one commit after the other: more would only queue."""
+SECONDS = 6.0
+
+Row = dict[str, object]
+
+
+class SlowFileIO(PyArrowFileIO):
+    """Files in a directory that take as long as objects on S3."""
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a file to read, after the time of a read."""
+        time.sleep(READ_MS / 1000)
+        return super().new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        """Return a file to write, after the time of a write."""
+        time.sleep(CREATE_MS / 1000)
+        return super().new_output(location)
+
+
+@contextmanager
+def slow_catalog(mode: str) -> Iterator[EndiveCatalog]:
+    delay = delay_of(parse_profiles("S3", PROFILE)["s3"])
+    properties = {"endive.metadata-json": mode, "py-io-impl": f"{__name__}.{SlowFileIO.__name__}"}
+    with (
+        TemporaryDirectory(prefix="endive-bench-") as directory,
+        SharedStore(FaultyStore(MemoryStore(), 1, Troubles(), delay)) as store,
+        KVCatalog(store, Path(directory).as_uri(), properties, create=True) as kv,
+    ):
+        kv.create_namespace("db")
+        yield EndiveCatalog("slow", kv, **properties)
+
+
+def through_pyiceberg(mode: str, committers: int, tables: str) -> Row:
+    with slow_catalog(mode) as catalog:
+        before = _counters(catalog)
+        names = [f"db.t{0 if tables == 'one' else place}" for place in range(committers)]
+        found = run(catalog, METADATA, names, SECONDS)
+        return found | _sharing(catalog, before)
+
+
+def directly(mode: str, committers: int) -> Row:
+    """Commit through `KVCatalog.commit`, without PyIceberg's transactions, each committer to a table of its own."""
+    with slow_catalog(mode) as catalog:
+        kv = catalog.kv
+        names = [f"db.t{place}" for place in range(committers)]
+        tables = dict.fromkeys(names, UUID(int=0))
+
+        def create(name: str) -> None:
+            tables[name] = kv.create_table(name, SCHEMA).uuid
+
+        together([lambda name=name: create(name) for name in names])  # type: ignore[misc]
+        writers = [Writer() for _ in names]
+        before = _counters(catalog)
+        cpu_s, deadline_s = time.process_time(), time.perf_counter() + SECONDS
+
+        def one(place: int) -> None:
+            number, requirement = 0, AssertTableUUID(uuid=tables[names[place]])
+            while time.perf_counter() < deadline_s:
+                number += 1
+                start_s = time.perf_counter()
+                kv.commit(names[place], (requirement,), (SetPropertiesUpdate(updates={"number": str(number)}),))
+                writers[place].acknowledged.append(number)
+                if time.perf_counter() < deadline_s:
+                    writers[place].latencies_ms.append((time.perf_counter() - start_s) * 1000)
+
+        together([lambda place=place: one(place) for place in range(committers)])  # type: ignore[misc]
+        cpu_s = time.process_time() - cpu_s
+        held = [int(kv.load_table(name).metadata.properties["number"]) for name in names]
+        lost = sum(1 for writer, number in zip(writers, held, strict=True) if writer.acknowledged[-1] > number)
+        return figures(writers, SECONDS, cpu_s) | {"lost": lost} | _sharing(catalog, before)
+
+
+def _counters(catalog: EndiveCatalog) -> dict[str, int]:
+    counters: dict[str, int] = catalog.kv.store.stats()  # type: ignore[attr-defined]
+    return counters
+
+
+def _sharing(catalog: EndiveCatalog, before: dict[str, int]) -> Row:
+    after = _counters(catalog)
+    groups = after["groups"] - before["groups"]
+    return {"commits_per_put": round((after["works"] - before["works"]) / max(groups, 1), 1)}
+
+
+def measure() -> list[Row]:
+    """Return a row for each way to commit and each number of committers."""
+    rows: list[Row] = []
+    for committers in COMMITTERS:
+        for mode in ("background", "before-acknowledgement"):
+            cases: list[tuple[str, str]] = [("PyIceberg", "distinct"), ("PyIceberg", "one"), ("KVCatalog", "distinct")]
+            for through, tables in cases:
+                if (mode, tables) == ("before-acknowledgement", "one") and committers > ONE_TABLE_BEFORE_MAX:
+                    continue
+                found = (
+                    directly(mode, committers)
+                    if through == "KVCatalog"
+                    else through_pyiceberg(mode, committers, tables)
+                )
+                row: Row = {"through": through, "mode": mode, "tables": tables, "committers": committers, **found}
+                print(row, flush=True)
+                rows.append(row)
+    return rows

@@ -1,0 +1,333 @@
+"""Looks at everything a catalog keeps: rows against rows, rows against files. Says what is wrong, and where.
+
+**Rows.** Every row can be read, is under the key that its content gives, and belongs to a table that is there. What a
+table names (its current snapshot, branches, tags) is there.
+
+**Files.** A table's metadata file is there and shows its records; manifest lists and manifests are there and can be
+read; and for every snapshot whose files are in `__files`, rows and manifests name the same files with the same figures.
+
+**What can race.** A check runs beside writers, and files go when snapshots expire. So what seems wrong with a table
+counts only if the table's record is the same after the look as before it; else the look starts over.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, FileFormat, ManifestFile
+from pyiceberg.table.snapshots import Snapshot
+
+from endive.catalog import keys, tables
+from endive.catalog.files import CHANGES, NONE, chain_of, decoded_file, files_by_snapshot, walked
+from endive.catalog.manifests import read_list
+from endive.catalog.names import Identifier, table_of, text_of
+from endive.catalog.records import CommitRecord, NamespaceRecord, SnapshotRecord, TableRecord, decoded_history
+from endive.catalog.tables import TableView
+from endive.catalog.works import Transaction
+from endive.errors import CorruptObjectError, NotInCatalogError
+from endive.protocol.requests import Steps
+
+if TYPE_CHECKING:
+    from endive.catalog.catalog import KVCatalog
+
+LOOKS_MAX = 5
+"""How often a table is looked at anew because it changed meanwhile; what is seen last is reported."""
+
+T = TypeVar("T")
+Rows = tuple[tuple[bytes, bytes], ...]
+Facts = tuple[object, ...]
+"""Of a file, what rows and manifests must agree on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogFault:
+    """Something wrong, and where: a row's key, a table, a file."""
+
+    place: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
+@dataclass
+class CatalogReport:
+    """What a check has looked at and found."""
+
+    tables: int = 0
+    snapshots: int = 0
+    manifests: int = 0
+    files: int = 0
+    """Data and delete files that manifests of the snapshots name, each once."""
+    faults: list[CatalogFault] = field(default_factory=list)
+
+    def add(self, other: "CatalogReport") -> None:
+        """Take up what another report says."""
+        self.tables += other.tables
+        self.snapshots += other.snapshots
+        self.manifests += other.manifests
+        self.files += other.files
+        self.faults += other.faults
+
+
+def check(catalog: "KVCatalog", identifier: str | Identifier | None = None, data_files: bool = False) -> CatalogReport:
+    """Look at a table, or at the whole catalog. `data_files`: also whether every data file is there."""
+    if identifier is not None:
+        return _check_table(catalog, table_of(identifier), data_files)
+    names, faults = catalog.store.read(check_rows)
+    report = CatalogReport(faults=faults)
+    for name in names:
+        try:
+            report.add(_check_table(catalog, name, data_files))
+        except NotInCatalogError:
+            continue  # dropped or renamed since
+    return report
+
+
+# Rows.
+
+
+def check_rows(tx: Transaction) -> Steps[tuple[list[Identifier], list[CatalogFault]]]:
+    """Look at every row by itself; return the tables whose records can be read, and what is wrong."""
+    spaces: dict[str, Rows] = {}
+    for space in (keys.NAMESPACES, keys.TABLES, keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS):
+        spaces[space] = yield from tx.scan(space.encode())
+    answers = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
+    records, faults = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
+    faults += _read(spaces[keys.NAMESPACES], NamespaceRecord.decoded, lambda one, _: keys.namespace_key(one.namespace))[
+        1
+    ]
+    snapshots, unreadable = _read(spaces[keys.SNAPSHOTS], SnapshotRecord.decoded, _snapshot_key)
+    faults += unreadable
+    faults += _read(spaces[keys.HISTORY], decoded_history, lambda _, key: key)[1]
+    faults += _read(answers, CommitRecord.decoded, lambda _, key: key)[1]
+    faults += _read(
+        spaces[keys.FILES], decoded_file, lambda one, key: key if key.endswith(one.file.file_path.encode()) else b""
+    )[1]
+    if len(records) == len(spaces[keys.TABLES]):  # else nobody can tell whose rows they are
+        faults += _strays(spaces, {str(record.uuid) for record in records})
+    if len(snapshots) == len(spaces[keys.SNAPSHOTS]):
+        faults += _strays_of_snapshots(spaces[keys.FILES], snapshots)
+    return [record.identifier for record in records], faults + _shared_uuids(records)
+
+
+def _snapshot_key(one: SnapshotRecord, _: bytes) -> bytes:
+    return keys.snapshot_key(one.table_uuid, one.snapshot.snapshot_id)
+
+
+def _read(
+    rows: Rows, decode: Callable[[bytes], T], key_of: Callable[[T, bytes], bytes]
+) -> tuple[list[T], list[CatalogFault]]:
+    """Return the records that can be read, and the faults of the others; `key_of` says where one should be."""
+    good: list[T] = []
+    faults = []
+    for key, body in rows:
+        try:
+            record = decode(body)
+            expected = key_of(record, key)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+            faults.append(CatalogFault(_text(key), f"the row cannot be read: {_words(error)}"))
+            continue
+        good.append(record)
+        if expected != key:
+            faults.append(
+                CatalogFault(_text(key), f"the row belongs elsewhere: {_text(expected) or 'to another file'}")
+            )
+    return good, faults
+
+
+def _strays(spaces: Mapping[str, Rows], known: set[str]) -> list[CatalogFault]:
+    """Rows of tables that are not there, by keyspace and table."""
+    counted: dict[str, int] = {}
+    for space in (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS):
+        for key, _ in spaces[space]:
+            uuid = _text(key).removeprefix(space).partition("/")[0]
+            if uuid not in known:
+                counted[f"{space}{uuid}/"] = counted.get(f"{space}{uuid}/", 0) + 1
+    return [CatalogFault(place, f"{rows} rows of a table that is not there") for place, rows in counted.items()]
+
+
+def _strays_of_snapshots(rows: Rows, snapshots: Iterable[SnapshotRecord]) -> list[CatalogFault]:
+    """Rows of files whose snapshots are not there, by snapshot."""
+    known = {f"{one.table_uuid}/{one.snapshot.snapshot_id}" for one in snapshots}
+    counted: dict[str, int] = {}
+    for key, _ in rows:
+        uuid, snapshot_id = _text(key).removeprefix(keys.FILES).split("/")[:2]
+        if f"{uuid}/{snapshot_id}" not in known:
+            place = f"{keys.FILES}{uuid}/{snapshot_id}/"
+            counted[place] = counted.get(place, 0) + 1
+    return [CatalogFault(place, f"{count} rows of a snapshot that is not there") for place, count in counted.items()]
+
+
+def _shared_uuids(records: Iterable[TableRecord]) -> list[CatalogFault]:
+    names: dict[str, list[str]] = {}
+    for record in records:
+        names.setdefault(str(record.uuid), []).append(text_of(record.identifier))
+    return [
+        CatalogFault(" and ".join(shared), f"have the same uuid {uuid}, and so the same rows")
+        for uuid, shared in names.items()
+        if len(shared) > 1
+    ]
+
+
+def _text(key: bytes) -> str:
+    return key.decode(errors="backslashreplace")
+
+
+def _words(error: BaseException) -> str:
+    return str(error.__cause__ or error).splitlines()[0] if isinstance(error, CorruptObjectError) else _named(error)
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+# A table's rows against each other and against its files.
+
+
+@dataclass
+class _Look:
+    """One look at a table."""
+
+    name: str
+    io: FileIO
+    view: TableView
+    rows: Mapping[int, list[bytes]]
+    report: CatalogReport
+    manifests: dict[str, dict[str, Facts] | None] = field(default_factory=dict)
+    """What manifests hold, by their paths; None: one that cannot be read, and has been reported."""
+
+    def fault(self, place: str, problem: str) -> None:
+        self.report.faults.append(CatalogFault(f"{self.name}: {place}" if place else self.name, problem))
+
+
+def _check_table(catalog: "KVCatalog", name: Identifier, data_files: bool) -> CatalogReport:
+    report = CatalogReport()
+    for _ in range(LOOKS_MAX):
+        before = catalog.store.read(lambda tx: tables.require_table(tx, name))
+        report = _look_at(catalog, name, data_files)
+        if not report.faults or catalog.store.read(lambda tx: tables.find_table(tx, name)) == before:
+            break
+    return report
+
+
+def _look_at(catalog: "KVCatalog", name: Identifier, data_files: bool) -> CatalogReport:
+    def load(tx: Transaction) -> Steps[tuple[TableView, dict[int, list[bytes]]]]:
+        view = yield from tables.load_table(tx, name)
+        rows = yield from files_by_snapshot(tx, view.record.uuid)
+        return view, rows
+
+    report = CatalogReport(tables=1)
+    try:
+        view, rows = catalog.store.read(load)
+    except NotInCatalogError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+        report.faults.append(CatalogFault(text_of(name), f"its rows cannot be read: {_words(error)}"))
+        return report
+    metadata = view.metadata
+    look = _Look(text_of(name), catalog.files.io(metadata.location, metadata.properties), view, rows, report)
+    _check_names(look)
+    _check_metadata_file(look, catalog)
+    files: set[str] = set()
+    for one in view.snapshots:
+        files |= _check_snapshot(look, one)
+    report.snapshots, report.manifests, report.files = len(view.snapshots), len(look.manifests), len(files)
+    if data_files:
+        for path in sorted(files):
+            if not look.io.new_input(path).exists():
+                look.fault(path, "the data file is missing")
+    return report
+
+
+def _check_names(look: _Look) -> None:
+    """Whatever the table names is there, and every snapshot has what its rows build on."""
+    metadata = look.view.metadata
+    ids = {one.snapshot.snapshot_id: one for one in look.view.snapshots}
+    if metadata.current_snapshot_id is not None and metadata.current_snapshot_id not in ids:
+        look.fault("", f"its current snapshot {metadata.current_snapshot_id} is not there")
+    for name, ref in sorted(metadata.refs.items()):
+        if ref.snapshot_id not in ids:
+            look.fault(
+                "", f"{ref.snapshot_ref_type.value} {name} points to snapshot {ref.snapshot_id}, which is not there"
+            )
+    for snapshot_id, one in ids.items():
+        parent = one.snapshot.parent_snapshot_id
+        if one.files == CHANGES and parent is not None and parent not in ids:
+            look.fault(f"snapshot {snapshot_id}", f"its file rows build on snapshot {parent}, which is not there")
+
+
+def _check_metadata_file(look: _Look, catalog: "KVCatalog") -> None:
+    record = look.view.record
+    if not record.metadata_location:
+        look.fault("", "it has no metadata file; `endive catalog export` writes one")
+        return
+    try:
+        written = catalog.files.read(record.metadata_location)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+        look.fault(record.metadata_location, f"the metadata file cannot be read: {_words(error)}")
+        return
+    if not record.is_dirty and written != look.view.metadata:
+        look.fault(record.metadata_location, "the metadata file does not show what the records say")
+
+
+def _check_snapshot(look: _Look, one: SnapshotRecord) -> set[str]:
+    """Read a snapshot's manifests and compare them with its rows; return the files it has."""
+    found = _manifested(look, one.snapshot)
+    if found is None:
+        return set()
+    chain = chain_of(look.view.snapshots, one.snapshot.snapshot_id) if one.files != NONE else None
+    if chain is None:
+        return set(found)
+    place = f"snapshot {one.snapshot.snapshot_id}"
+    try:
+        rows = {path: _facts(entry.file, entry.sequence_number) for path, entry in walked(chain, look.rows).items()}
+    except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+        look.fault(place, f"its file rows cannot be read: {_words(error)}")
+        return set(found)
+    for path in sorted(found.keys() - rows.keys()):
+        look.fault(place, f"__files lacks {path}, which the manifests have")
+    for path in sorted(rows.keys() - found.keys()):
+        look.fault(place, f"__files has {path}, which the manifests do not have")
+    for path in sorted(found.keys() & rows.keys()):
+        if found[path] != rows[path]:
+            look.fault(place, f"__files and the manifests differ about {path}: {rows[path]} and {found[path]}")
+    return set(found)
+
+
+def _manifested(look: _Look, snapshot: Snapshot) -> dict[str, Facts] | None:
+    """Return the live files of a snapshot as its manifests have them; None if they cannot be read."""
+    try:
+        manifests = read_list(look.io, snapshot.manifest_list)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+        problem = f"the manifest list of snapshot {snapshot.snapshot_id} cannot be read: {_words(error)}"
+        look.fault(snapshot.manifest_list, problem)
+        return None
+    found: dict[str, Facts] = {}
+    for manifest in manifests:
+        if manifest.manifest_path not in look.manifests:
+            look.manifests[manifest.manifest_path] = _entries(look, manifest)
+    contents = [look.manifests[manifest.manifest_path] for manifest in manifests]
+    for content in contents:
+        if content is None:
+            return None
+        found |= content
+    return found
+
+
+def _entries(look: _Look, manifest: ManifestFile) -> dict[str, Facts] | None:
+    try:
+        return {
+            entry.data_file.file_path: _facts(entry.data_file, entry.sequence_number)
+            for entry in manifest.fetch_manifest_entry(look.io, discard_deleted=True)
+        }
+    except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+        look.fault(manifest.manifest_path, f"the manifest cannot be read: {_words(error)}")
+        return None
+
+
+def _facts(file: DataFile, sequence_number: int | None) -> Facts:
+    partition = tuple(str(file.partition[place]) for place in range(len(file.partition)))
+    figures = (file.record_count, file.file_size_in_bytes, sequence_number)
+    return (int(file.content), FileFormat(file.file_format).value, *figures, file.spec_id, partition)

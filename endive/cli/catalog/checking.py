@@ -1,0 +1,79 @@
+"""`endive catalog check`: is everything there, and does it agree?"""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from endive.catalog.checking import CatalogFault, CatalogReport
+from endive.catalog.checking import check as check_catalog
+from endive.catalog.opening import FOLDER, open_place, url_of
+from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, opened, reach
+from endive.cli.catalog.rendering import print_json
+from endive.cli.console import output
+from endive.drivers.blocking import BlockingDriver
+from endive.errors import CatalogNotFoundError, CorruptObjectError, MissingObjectError, StoreNotFoundError
+from endive.kv.check import check_store
+
+FAULTS_FOUND = 1
+
+
+def check(
+    url: Url,
+    name: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only this table.")] = None,
+    data_files: Annotated[
+        bool, typer.Option("--data-files", help="Also look whether every data file is there: a request for each.")
+    ] = False,
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Look at the store, every record and every metadata file; say what is wrong where. Exit code 1 if something is.
+
+    The store: checksums, references, order. Records: each can be read, is where it belongs, and names what is there.
+    Files: metadata files, manifest lists and manifests are there, and say what the records say. Nothing is changed,
+    and writers are not disturbed.
+
+    For example:
+
+    `endive catalog check s3://bucket/lake`
+    """
+    faults = _store_faults(url, reach(endpoint, properties))
+    report = CatalogReport()
+    try:
+        with opened(url, endpoint, properties) as catalog:
+            report = check_catalog(catalog, name, data_files)
+    except (CorruptObjectError, MissingObjectError) as error:
+        faults.append(CatalogFault(str(error), "the catalog cannot be opened, and its tables were not looked at"))
+    _print(faults + report.faults, report, as_json)
+    if faults or report.faults:
+        raise typer.Exit(FAULTS_FOUND)
+
+
+def _store_faults(url: str, settings: dict[str, str]) -> list[CatalogFault]:
+    """Return what is wrong with the store below the catalog."""
+    place = url_of(url)
+    driver = BlockingDriver(open_place(f"{place}/{FOLDER}", settings))
+    try:
+        found = driver.run(check_store()).faults
+    except StoreNotFoundError as error:
+        raise CatalogNotFoundError(place) from error
+    finally:
+        driver.close()
+    return [CatalogFault(f"{FOLDER}/{fault.path}", fault.problem) for fault in found]
+
+
+def _print(faults: list[CatalogFault], report: CatalogReport, as_json: bool) -> None:
+    figures = {
+        "tables": report.tables,
+        "snapshots": report.snapshots,
+        "manifests": report.manifests,
+        "files": report.files,
+    }
+    if as_json:
+        print_json({"faults": [asdict(fault) for fault in faults], "looked_at": figures})
+        return
+    for fault in faults:
+        output.print(f"[red]fault:[/] {output.escape(str(fault))}", soft_wrap=True)
+    looked_at = ", ".join(f"{count} {what}" for what, count in figures.items())
+    output.print(f"looked at {looked_at}; {len(faults)} faults")

@@ -1,0 +1,104 @@
+"""What all commands share: where the catalog is, how it is opened, and what is said when a name is wrong."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from endive.catalog import KVCatalog
+from endive.catalog.names import Identifier, text_of
+from endive.catalog.namespaces import namespaces_in
+from endive.catalog.upkeep import all_tables
+from endive.catalog.works import Transaction
+from endive.errors import ConfigurationError, NotInCatalogError, ResultError
+from endive.protocol.requests import Steps
+from endive.sim.faults import suggestion
+
+Url = Annotated[
+    str, typer.Argument(metavar="URL", help="Where the catalog is: a directory, `file:///dir`, `s3://…`, `gs://…`.")
+]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="`namespace.table`.")]
+Endpoint = Annotated[
+    str | None,
+    typer.Option(metavar="URL", envvar="ENDIVE_ENDPOINT", help="Address of an S3-compatible server or emulator."),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "-p",
+        metavar="KEY=VALUE",
+        help="PyIceberg's properties for reaching files, such as `s3.region=eu-west-1`; may be repeated.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON, for machines.")]
+
+REMEDY = "`endive catalog check` says what is wrong"
+
+
+def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Return what `KEY=VALUE` texts say, or all that is wrong with them."""
+    faults = [f"{text!r} is not KEY=VALUE" for text in texts or () if not text.partition("=")[0].strip()]
+    faults += [f"{text!r} has no `=`; write {text}=VALUE" for text in texts or () if "=" not in text and text.strip()]
+    if faults:
+        raise ConfigurationError(option, faults)
+    split = (text.partition("=") for text in texts or ())
+    return {key.strip(): value.strip() for key, _, value in split}
+
+
+def reach(endpoint: str | None, properties: Sequence[str] | None) -> dict[str, str]:
+    """Return PyIceberg's properties that the options stand for."""
+    return ({"s3.endpoint": endpoint} if endpoint is not None else {}) | pairs(properties, "--property")
+
+
+@contextmanager
+def opened(
+    url: str,
+    endpoint: str | None = None,
+    properties: Sequence[str] | None = None,
+    table: str | None = None,
+    warehouse: str | None = None,
+) -> Iterator[KVCatalog]:
+    """Open a catalog that exists. A wrong name is answered with the nearest right one; `table`: whose refs to offer."""
+    with KVCatalog.open(url, warehouse, reach(endpoint, properties)) as catalog:
+        try:
+            yield catalog
+        except NotInCatalogError as error:
+            raise NotInCatalogError(error.kind, error.name, _hint(catalog, error, table)) from error
+        except OSError as error:
+            raise ResultError(error.filename or url, error.strerror or str(error), REMEDY) from error
+
+
+def _hint(catalog: KVCatalog, error: NotInCatalogError, table: str | None) -> str:
+    """Return what may help who typed a wrong name."""
+    near = suggestion(error.name, _names(catalog, error.kind, table)).removeprefix("; ")
+    listing = {"Table": "tables", "Namespace": "namespaces", "Snapshot": "history", "Branch or tag": "show"}
+    subject = f" {table}" if table is not None and error.kind in {"Snapshot", "Branch or tag"} else ""
+    command = f"`endive catalog {listing[error.kind]} {catalog.url}{subject}` lists what there is"
+    return "; ".join(part for part in (error.hint, near) if part) or command
+
+
+def _names(catalog: KVCatalog, kind: str, table: str | None) -> list[str]:
+    if kind == "Table":
+        return [text_of(record.identifier) for record in catalog.store.read(all_tables)]
+    if kind == "Namespace":
+        return [text_of(name) for name in all_namespaces(catalog)]
+    if kind == "Branch or tag" and table is not None:
+        return list(catalog.load_table(table).metadata.refs)
+    return []
+
+
+def all_namespaces(catalog: KVCatalog, inside: Identifier = ()) -> list[Identifier]:
+    """Return all namespaces inside one, at any depth and sorted, in one look at the store."""
+
+    def look(tx: Transaction) -> Steps[list[Identifier]]:
+        found: list[Identifier] = []
+        waiting = [inside]
+        while waiting:
+            inner = yield from namespaces_in(tx, waiting.pop())
+            found += inner
+            waiting += inner
+        return sorted(found)
+
+    return catalog.store.read(look)

@@ -1,0 +1,253 @@
+"""`endive catalog history`, `rollback`, `tag`, `branch` and `expire`: a table's past."""
+
+from typing import Annotated, Any
+
+import typer
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+
+from endive.catalog import KVCatalog, LoadedTable
+from endive.catalog.maintenance import expired
+from endive.catalog.refs import is_ancestor, snapshot_at, snapshot_by_id, snapshot_by_ref
+from endive.catalog.upkeep import ExpiredSnapshots, require_collectable
+from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
+from endive.cli.catalog.rendering import count, operation, print_json, print_rows, refs_at, say, snapshot_document
+from endive.cli.catalog.times import duration_ms, iso, limit_ms, moment_ms, shown
+from endive.drivers.blocking import unix_ms
+from endive.errors import ConfigurationError
+
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", help="A snapshot, by its id.")]
+Moment = Annotated[
+    str | None, typer.Option("--at", metavar="TIME", help="What was current then: `2026-03-01`, `2026-03-01T12:00Z`.")
+]
+Ref = Annotated[str | None, typer.Option("--ref", metavar="NAME", help="A snapshot, by a branch or tag.")]
+
+
+def chosen(metadata: TableMetadata, snapshot_id: int | None, at: str | None, ref: str | None) -> Snapshot | None:
+    """Return the snapshot that the options mean; None if they mean none."""
+    if sum(option is not None for option in (snapshot_id, at, ref)) > 1:
+        raise ConfigurationError("which snapshot", ["--snapshot, --at or --ref, one of them"])
+    if snapshot_id is not None:
+        return snapshot_by_id(metadata, snapshot_id)
+    if at is not None:
+        return snapshot_at(metadata, moment_ms(at, "--at"))
+    return snapshot_by_ref(metadata, ref) if ref is not None else None
+
+
+def history(
+    url: Url, name: TableName, endpoint: Endpoint = None, properties: Properties = None, as_json: Json = False
+) -> None:
+    """List a table's snapshots, newest first: what each did, and which branches and tags point to it.
+
+    A star marks what the current state comes from; snapshots without one belong to other branches, or were rolled back.
+
+    For example:
+
+    `endive catalog history s3://bucket/lake db.events`
+    """
+    with opened(url, endpoint, properties) as catalog:
+        metadata = catalog.load_table(name).metadata
+    current = {one.snapshot_id for one in ancestors_of(metadata.current_snapshot(), metadata)}
+    if as_json:
+        log = [{"snapshot_id": one.snapshot_id, "timestamp": iso(one.timestamp_ms)} for one in metadata.snapshot_log]
+        documents = [
+            snapshot_document(metadata, one) | {"in_current_state": one.snapshot_id in current}
+            for one in metadata.snapshots
+        ]
+        print_json({"table": name, "snapshots": documents, "became_current": log})
+        return
+    rows = [_line(metadata, one, one.snapshot_id in current) for one in reversed(metadata.snapshots)]
+    headings = ("", "snapshot", "made (UTC)", "operation", "rows added", "rows deleted", "rows", "files", "refs")
+    print_rows(headings, rows, numbers=("rows added", "rows deleted", "rows", "files"))
+
+
+def _line(metadata: TableMetadata, one: Snapshot, is_current: bool) -> tuple[object, ...]:
+    figures = ("added-records", "deleted-records", "total-records", "total-data-files")
+    return (
+        "*" if is_current else " ",
+        str(one.snapshot_id),
+        shown(one.timestamp_ms),
+        operation(one),
+        *(count(one, figure) for figure in figures),
+        ", ".join(refs_at(metadata, one.snapshot_id)),
+    )
+
+
+def rollback(
+    url: Url,
+    name: TableName,
+    snapshot_id: SnapshotId = None,
+    at: Moment = None,
+    ref: Ref = None,
+    anywhere: Annotated[
+        bool, typer.Option("--any", help="Also to a snapshot that the current state does not come from.")
+    ] = False,
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Make an earlier state of a table the current one. Later snapshots stay until they expire.
+
+    For example:
+
+    `endive catalog rollback s3://bucket/lake db.events --at 2026-03-01T12:00:00+01:00`
+    """
+    with opened(url, endpoint, properties, table=name) as catalog:
+        before = catalog.load_table(name)
+        target = chosen(before.metadata, snapshot_id, at, ref)
+        if target is None:
+            raise ConfigurationError("endive catalog rollback", ["to where? say --snapshot, --at or --ref"])
+        if not anywhere and not is_ancestor(before.metadata, target.snapshot_id):
+            fault = f"the current state does not come from snapshot {target.snapshot_id}; --any goes there all the same"
+            raise ConfigurationError(name, [fault])
+        go = catalog.set_current_snapshot if anywhere else catalog.roll_back
+        go(name, target.snapshot_id)
+    if as_json:
+        print_json({"table": name, "from": before.metadata.current_snapshot_id, "to": target.snapshot_id})
+    else:
+        say(f"{name} is as it was at {shown(target.timestamp_ms)}: snapshot {target.snapshot_id}")
+
+
+RefName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Without one, a list.")]
+Keep = Annotated[
+    str | None, typer.Option("--keep", metavar="DURATION", help="Readers may drop it after this: `30d`. Else never.")
+]
+Drop = Annotated[bool, typer.Option("--drop", help="Remove it; snapshots stay until they expire.")]
+
+
+def tag(
+    url: Url,
+    name: TableName,
+    tag_name: RefName = None,
+    snapshot_id: SnapshotId = None,
+    at: Moment = None,
+    keep: Keep = None,
+    drop: Drop = False,
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Name a snapshot for good: the current one, or another. A tagged snapshot does not expire.
+
+    For example:
+
+    `endive catalog tag s3://bucket/lake db.events end-of-2025 --at 2026-01-01`
+    """
+    kind = SnapshotRefType.TAG
+    with opened(url, endpoint, properties, table=name) as catalog:
+        table = _changed_ref(catalog, name, tag_name, kind, (snapshot_id, at), keep, drop)
+    _print_refs(table, name, tag_name, kind, drop, as_json)
+
+
+def branch(
+    url: Url,
+    name: TableName,
+    branch_name: RefName = None,
+    snapshot_id: SnapshotId = None,
+    at: Moment = None,
+    keep: Keep = None,
+    drop: Drop = False,
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Begin a branch at a snapshot: the current one, or another. Writers can commit to it beside `main`.
+
+    For example:
+
+    `endive catalog branch s3://bucket/lake db.events trial`
+
+    `endive catalog branch s3://bucket/lake db.events trial --drop`
+    """
+    kind = SnapshotRefType.BRANCH
+    with opened(url, endpoint, properties, table=name) as catalog:
+        table = _changed_ref(catalog, name, branch_name, kind, (snapshot_id, at), keep, drop)
+    _print_refs(table, name, branch_name, kind, drop, as_json)
+
+
+def _changed_ref(
+    catalog: KVCatalog,
+    name: str,
+    ref: str | None,
+    kind: SnapshotRefType,
+    where: tuple[int | None, str | None],
+    keep: str | None,
+    drop: bool,
+) -> LoadedTable:
+    """Create or drop a branch or tag if one is named; return the table."""
+    table = catalog.load_table(name)
+    target = chosen(table.metadata, *where, None)
+    if ref is None:
+        if drop or keep is not None or target is not None:
+            raise ConfigurationError(f"endive catalog {kind.value}", ["a NAME is missing"])
+        return table
+    if drop:
+        snapshot_by_ref(table.metadata, ref)
+        found = table.metadata.refs[ref].snapshot_ref_type
+        if found != kind:
+            raise ConfigurationError(ref, [f"it is a {found.value}; `endive catalog {found.value}` drops it"])
+        return catalog.remove_ref(name, ref)
+    make = catalog.create_tag if kind == SnapshotRefType.TAG else catalog.create_branch
+    keep_ms = duration_ms(keep, "--keep") if keep is not None else None
+    return make(name, ref, target.snapshot_id if target is not None else None, keep_ms)
+
+
+def _print_refs(
+    table: LoadedTable, name: str, ref: str | None, kind: SnapshotRefType, drop: bool, as_json: bool
+) -> None:
+    found = {key: one for key, one in sorted(table.metadata.refs.items()) if one.snapshot_ref_type == kind}
+    documents: list[dict[str, Any]] = [
+        {"name": key, "kind": kind.value, "snapshot_id": one.snapshot_id, "max_ref_age_ms": one.max_ref_age_ms}
+        for key, one in found.items()
+    ]
+    if as_json:
+        print_json(documents)
+    elif ref is not None:
+        where = "is gone" if drop else f"is at snapshot {found[ref].snapshot_id}"
+        say(f"{kind.value} {ref} of {name} {where}")
+    else:
+        print_rows((kind.value, "snapshot"), [(one["name"], str(one["snapshot_id"])) for one in documents])
+
+
+def expire(
+    url: Url,
+    name: TableName,
+    older_than: Annotated[
+        str, typer.Option(metavar="AGE", help="Snapshots older than this: `7d`, `12h`, or a moment.")
+    ] = "7d",
+    keep: Annotated[int, typer.Option(min=1, help="Keep at least so many of every branch.")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Remove old snapshots, then delete the files that no other snapshot needs.
+
+    What a branch or tag points to stays. Readers of a snapshot that goes will miss its files.
+
+    For example:
+
+    `endive catalog expire s3://bucket/lake db.events --older-than 7d --keep 3`
+    """
+    limit = limit_ms(older_than, unix_ms(), "--older-than")
+    with opened(url, endpoint, properties) as catalog:
+        table = catalog.load_table(name)
+        require_collectable(table.identifier, table.metadata)
+        done = ExpiredSnapshots(expired(table.metadata, limit, keep), ())
+        if not dry_run:
+            done = catalog.expire_snapshots(name, limit, keep)
+    ids, files = done.snapshot_ids, done.deleted_files
+    if as_json:
+        print_json({"table": name, "dry_run": dry_run, "snapshot_ids": list(ids), "deleted_files": list(files)})
+    elif dry_run:
+        say(f"{name}: {len(ids)} of {len(table.metadata.snapshots)} snapshots would go")
+        if ids:
+            print_rows(("snapshot", "made (UTC)"), [_expiring(table.metadata, one) for one in ids])
+    else:
+        snapshots = f"{len(ids)} of {len(table.metadata.snapshots)} snapshots"
+        say(f"{name}: {snapshots} are gone, and {len(files)} files with them")
+
+
+def _expiring(metadata: TableMetadata, snapshot_id: int) -> tuple[str, str]:
+    return str(snapshot_id), shown(snapshot_by_id(metadata, snapshot_id).timestamp_ms)

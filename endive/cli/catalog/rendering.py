@@ -1,0 +1,124 @@
+"""Tables for the terminal and JSON for machines, of what a catalog holds."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import Record
+from rich.table import Table
+
+from endive.cli.catalog.times import iso
+from endive.cli.console import output
+
+SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def print_json(value: object) -> None:
+    """Print a document."""
+    output.print_json(json.dumps(value, default=str))
+
+
+def print_rows(headings: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[str] = ()) -> None:
+    """Print a table; the columns named in `numbers` to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(output.escape(cell(value)) for value in row))
+    output.print(table)
+
+
+def print_facts(facts: Iterable[tuple[str, object]]) -> None:
+    """Print names and values, one a line."""
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(output.escape(name), output.escape(cell(value)))
+    output.print(table)
+
+
+def say(message: str) -> None:
+    """Print a line of text, as it is."""
+    output.print(output.escape(message), soft_wrap=True)
+
+
+def cell(value: object) -> str:
+    """Return a value for people: nothing is a dash, numbers have separators."""
+    if value is None or value == "":
+        return "-"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def size(size_bytes: int | None) -> str | None:
+    """Return a size for people."""
+    if size_bytes is None:
+        return None
+    value, unit = float(size_bytes), SIZES[0]
+    for unit in SIZES:
+        if value < 1000 or unit == SIZES[-1]:
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
+
+
+def count(snapshot: Snapshot | None, name: str) -> int | None:
+    """Return a figure of a snapshot's summary; None if it has none."""
+    summary = snapshot.summary if snapshot is not None else None
+    text = summary.additional_properties.get(name) if summary is not None else None
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def operation(snapshot: Snapshot) -> str | None:
+    """Return what a snapshot did."""
+    return snapshot.summary.operation.value if snapshot.summary is not None else None
+
+
+def refs_at(metadata: TableMetadata, snapshot_id: int) -> list[str]:
+    """Return the branches and tags that point to a snapshot."""
+    return sorted(name for name, ref in metadata.refs.items() if ref.snapshot_id == snapshot_id)
+
+
+def snapshot_document(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, Any]:
+    """Return a snapshot for machines."""
+    return {
+        "snapshot_id": snapshot.snapshot_id,
+        "parent_snapshot_id": snapshot.parent_snapshot_id,
+        "timestamp_ms": snapshot.timestamp_ms,
+        "timestamp": iso(snapshot.timestamp_ms),
+        "sequence_number": snapshot.sequence_number,
+        "schema_id": snapshot.schema_id,
+        "operation": operation(snapshot),
+        "summary": snapshot.summary.additional_properties if snapshot.summary is not None else {},
+        "manifest_list": snapshot.manifest_list,
+        "refs": refs_at(metadata, snapshot.snapshot_id),
+    }
+
+
+def partition_text(spec: PartitionSpec, schema: Schema) -> str:
+    """Return a partition spec as `--partition` takes it."""
+    texts = []
+    for field in spec.fields:
+        column = schema.find_column_name(field.source_id) or f"field {field.source_id}"
+        name, _, rest = str(field.transform).partition("[")
+        arguments = f"{rest.rstrip(']')}, {column}" if rest else column
+        texts.append(column if name == "identity" else f"{name}({arguments})")
+    return ", ".join(texts)
+
+
+def partition_values(spec: PartitionSpec, schema: Schema, values: Record) -> dict[str, str]:
+    """Return a file's partition by field name, as people write its values."""
+    kinds = spec.partition_type(schema).fields
+    return {
+        field.name: field.transform.to_human_string(kind.field_type, values[place])
+        for place, (field, kind) in enumerate(zip(spec.fields, kinds, strict=True))
+    }
+
+
+def relative(path: str, location: str) -> str:
+    """Return a path as it is below the table's location; whole if it is elsewhere."""
+    return path.removeprefix(location.rstrip("/") + "/")

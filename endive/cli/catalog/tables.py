@@ -1,0 +1,237 @@
+"""`endive catalog create`, `show`, `rename` and `drop`: tables as a whole."""
+
+from typing import Annotated, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NotInstalledError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+
+from endive.catalog import KVCatalog, LoadedTable
+from endive.catalog.names import table_of, text_of
+from endive.cli.catalog.columns import parse_partitions, parse_schema
+from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened, pairs
+from endive.cli.catalog.rendering import (
+    cell,
+    count,
+    operation,
+    partition_text,
+    print_facts,
+    print_json,
+    print_rows,
+    say,
+    size,
+    snapshot_document,
+)
+from endive.cli.catalog.times import iso, shown
+from endive.cli.console import errors
+from endive.errors import ConfigurationError
+
+
+def create(
+    url: Url,
+    name: TableName,
+    schema: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Names and types: `id long required, ts timestamptz, tags list<string>`."),
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Take the columns of a Parquet file; a path or a URL.")
+    ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(metavar="FIELDS", help="Columns or transforms of them: `day(ts), bucket(16, id), region`."),
+    ] = None,
+    location: Annotated[str | None, typer.Option(metavar="URL", help="Where its files go.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A property of the table.")
+    ] = None,
+    warehouse: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where tables without a location go, if not below the catalog.")
+    ] = None,
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Create an empty table.
+
+    Types are Iceberg's: boolean, int, long, float, double, decimal(P, S), date, time, timestamp, timestamptz, string,
+    uuid, fixed[N], binary, list<…>, map<…, …>, struct<…>. Transforms are year, month, day, hour, bucket(N, column) and
+    truncate(N, column); a column alone is itself.
+
+    For example:
+
+    `endive catalog create lake db.events --schema 'id long required, ts timestamptz' --partition 'day(ts)'`
+
+    `endive catalog create lake db.trips --like trips.parquet --set write.format.default=parquet`
+    """
+    if (schema is None) == (like is None):
+        raise ConfigurationError("endive catalog create", ["the columns come from --schema or --like, one of them"])
+    table_of(name)
+    updates = pairs(settings, "--set")
+    with opened(url, endpoint, properties, warehouse=warehouse) as catalog:
+        columns = parse_schema(schema) if schema is not None else _columns_of(catalog, str(like))
+        spec = parse_partitions(partition, columns) if partition is not None else UNPARTITIONED_PARTITION_SPEC
+        table = catalog.create_table(name, columns, location, spec, properties=updates)
+    if as_json:
+        print_json(table_document(table))
+    else:
+        say(f"created {name} at {table.metadata.location}")
+
+
+def _columns_of(catalog: KVCatalog, file: str) -> Schema:
+    """Return the columns of a Parquet file, with ids of their own."""
+    try:
+        with catalog.files.io(file).new_input(file).open() as stream:
+            found = pq.read_schema(stream)
+        return assign_fresh_schema_ids(Catalog._convert_schema_if_needed(found))
+    except (OSError, ValueError, TypeError, pa.ArrowException, NotInstalledError) as error:
+        raise ConfigurationError(file, [f"cannot serve as --like: {error}"]) from error
+
+
+def show(
+    url: Url,
+    name: TableName,
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Show a table: its columns, partitions, properties, branches and tags, and its current snapshot.
+
+    For example:
+
+    `endive catalog show s3://bucket/lake db.events`
+    """
+    with opened(url, endpoint, properties) as catalog:
+        table = catalog.load_table(name)
+    if as_json:
+        print_json(table_document(table))
+        return
+    metadata = table.metadata
+    print_facts(_facts(table))
+    say("")
+    columns = [
+        (field.field_id, field.name, field.field_type, "required" if field.required else "", field.doc)
+        for field in metadata.schema().fields
+    ]
+    print_rows(("id", "column", "type", "", "comment"), columns, numbers=("id",))
+    if metadata.refs:
+        say("")
+        rows = [(key, ref.snapshot_ref_type.value, str(ref.snapshot_id)) for key, ref in sorted(metadata.refs.items())]
+        print_rows(("branch or tag", "kind", "snapshot"), rows)
+    if metadata.properties:
+        say("")
+        print_rows(("property", "value"), sorted(metadata.properties.items()))
+
+
+def _facts(table: LoadedTable) -> list[tuple[str, object]]:
+    metadata, current = table.metadata, table.metadata.current_snapshot()
+    facts: list[tuple[str, object]] = [
+        ("table", text_of(table.identifier)),
+        ("uuid", table.uuid),
+        ("location", metadata.location),
+        ("metadata file", table.metadata_location),
+        ("Iceberg format", metadata.format_version),
+        ("version", table.version),
+        ("changed (UTC)", shown(metadata.last_updated_ms)),
+        ("partitioned by", partition_text(metadata.spec(), metadata.schema())),
+        ("sorted by", ", ".join(map(str, metadata.sort_order().fields))),
+        ("snapshots", len(metadata.snapshots)),
+    ]
+    if current is None:
+        return [*facts, ("current snapshot", "none: the table is empty")]
+    figures = ", ".join(
+        f"{text} {word}"
+        for text, word in (
+            (cell(count(current, "total-records")), "rows"),
+            (cell(count(current, "total-data-files")), "files"),
+            (cell(size(count(current, "total-files-size"))), "in all"),
+        )
+    )
+    moment = f"{operation(current)}, {shown(current.timestamp_ms)}"
+    return [*facts, ("current snapshot", f"{current.snapshot_id} ({moment})"), ("holds", figures)]
+
+
+def table_document(table: LoadedTable) -> dict[str, Any]:
+    """Return a table for machines: what the catalog knows, and Iceberg's metadata as it is."""
+    metadata, current = table.metadata, table.metadata.current_snapshot()
+    return {
+        "table": text_of(table.identifier),
+        "uuid": str(table.uuid),
+        "version": table.version,
+        "location": metadata.location,
+        "metadata_location": table.metadata_location,
+        "updated": iso(metadata.last_updated_ms),
+        "current_snapshot": snapshot_document(metadata, current) if current is not None else None,
+        "metadata": metadata.model_dump(mode="json"),
+    }
+
+
+def rename(
+    url: Url,
+    name: TableName,
+    new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="In the same namespace or in another.")],
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Give a table another name. Its files stay where they are, and writers that have it open under the old name fail.
+
+    For example:
+
+    `endive catalog rename s3://bucket/lake db.events archive.events_2025`
+    """
+    with opened(url, endpoint, properties) as catalog:
+        table = catalog.rename_table(name, new_name)
+    if as_json:
+        print_json({"table": text_of(table.identifier), "before": name, "uuid": str(table.uuid)})
+    else:
+        say(f"{name} is now {new_name}")
+
+
+def drop(
+    url: Url,
+    name: TableName,
+    purge: Annotated[bool, typer.Option("--purge", help="Delete its files as well; they cannot be had again.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+    as_json: Json = False,
+) -> None:
+    """Remove a table from the catalog; asks first. Its files stay, unless `--purge` deletes them.
+
+    A table that somebody writes to between the question and the answer is not dropped. A writer that commits after
+    the drop is told that the table is gone, and what it wrote stays as files that no table names.
+
+    For example:
+
+    `endive catalog drop s3://bucket/lake db.scratch --purge`
+    """
+    with opened(url, endpoint, properties) as catalog:
+        table = catalog.load_table(name)
+        if not yes:
+            _confirm(table, purge)
+        catalog.drop_table(name, purge, expected=table)
+    if as_json:
+        print_json({"dropped": text_of(table.identifier), "uuid": str(table.uuid), "purged": purge})
+    else:
+        files = "its files are deleted" if purge else f"its files stay in {table.metadata.location}"
+        say(f"dropped {name}; {files}")
+
+
+def _confirm(table: LoadedTable, purge: bool) -> None:
+    """Ask whether to drop a table; on standard error, since standard output is for results."""
+    name = text_of(table.identifier)
+    rows = count(table.metadata.current_snapshot(), "total-records") or 0
+    holds = f"{rows:,} rows, {len(table.metadata.snapshots)} snapshots"
+    errors.print(errors.escape(f"{name}: {holds}, changed {shown(table.metadata.last_updated_ms)}"))
+    try:
+        agreed = typer.confirm("Drop it and delete its files?" if purge else "Drop it, and keep its files?", err=True)
+    except typer.Abort as nobody:
+        raise ConfigurationError(name, ["nobody answered, and nothing was dropped; --yes does not ask"]) from nobody
+    if not agreed:
+        errors.print("nothing was dropped")
+        raise typer.Exit(1)

@@ -1,0 +1,241 @@
+"""Nothing that a record names is deleted, whatever happens around a commit, an expiry or a drop."""
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate
+
+from endive.catalog import KVCatalog, TableChange, upkeep
+from endive.catalog.committer import Committer
+from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.records import TABLES_CACHED, TableRecord
+from endive.catalog.works import Work
+from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
+from tests.catalog.stand_in import DictStore
+from tests.catalog.tables import NUMBERS, numbers
+
+T = TypeVar("T")
+NAME = ("db", "t")
+MODES = ["before-acknowledgement", "background"]
+
+
+class Unruly(DictStore):
+    """A store that does something right after a transaction, such as failing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.after: Callable[[], None] | None = None
+
+    def transact(self, work: Work[T]) -> T:
+        result = super().transact(work)
+        after, self.after = self.after, None
+        if after is not None:
+            after()
+        return result
+
+
+@pytest.fixture
+def store() -> Unruly:
+    return Unruly()
+
+
+@pytest.fixture
+def catalog(kv: KVCatalog) -> EndiveCatalog:
+    kv.create_namespace("db")
+    return EndiveCatalog.on(kv)
+
+
+@pytest.fixture
+def table(catalog: EndiveCatalog) -> Table:
+    return catalog.create_table(NAME, NUMBERS)
+
+
+def rows(catalog: EndiveCatalog, name: tuple[str, ...] = NAME) -> list[int]:
+    found: list[int] = catalog.load_table(name).scan().to_arrow()["n"].to_pylist()
+    return sorted(found)
+
+
+def raises(error: BaseException) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+def staged(table: Table, *values: int) -> TableChange:
+    """An append that has written its files and is not committed."""
+    transaction = table.transaction()
+    transaction.append(numbers(*values))
+    return TableChange(table.name(), transaction._requirements, transaction._updates)
+
+
+# Commits.
+
+
+def test_an_interrupt_while_a_commit_is_under_way_deletes_nothing(
+    catalog: EndiveCatalog, table: Table, store: Unruly
+) -> None:
+    """Who waits for a commit is interrupted; the thread that commits is not."""
+    table.append(numbers(1))
+    stale = catalog.load_table(NAME)
+    table.append(numbers(2))
+    store.after = raises(KeyboardInterrupt())
+
+    with pytest.raises(KeyboardInterrupt):
+        stale.append(numbers(3))
+
+    assert rows(catalog) == [1, 2, 3]
+    assert catalog.kv.check() == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["append", "overwrite"])
+def test_a_repeat_that_meets_its_first_try_is_answered_as_that(
+    catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str, kind: str
+) -> None:
+    """The first try arrives after the repeat has looked for it, and before it looks at the table."""
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+    table.append(numbers(0))
+    transaction = table.transaction()
+    getattr(transaction, kind)(numbers(1))
+    change = TableChange(NAME, transaction._requirements, transaction._updates)
+    first = catalog.kv.commit_many([change], "monday")
+    answered, looks = Committer._answered, iter([True])
+
+    def too_early(self: Committer, *arguments: object) -> object:
+        return None if next(looks, False) else answered(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Committer, "_answered", too_early)
+
+    assert catalog.kv.commit_many([change], "monday") == first
+
+    assert rows(catalog) == ([0, 1] if kind == "append" else [1])
+    assert catalog.kv.check() == []
+
+
+def test_a_roll_back_with_an_append_is_not_taken_for_an_append(catalog: EndiveCatalog, table: Table) -> None:
+    table.append(numbers(1))
+    good = table.metadata.current_snapshot_id
+    assert good is not None
+    table.append(numbers(2))
+    transaction = table.transaction()
+    back = SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=good)
+    transaction._stage((back,))
+    transaction.append(numbers(3))
+    requirements = staged(catalog.load_table(NAME), 9).requirements
+    change = TableChange(NAME, requirements, transaction._updates)
+    catalog.load_table(NAME).append(numbers(4))
+
+    with pytest.raises(CommitConflictError):
+        catalog.kv.commit_many([change])
+
+    assert rows(catalog) == [1, 2, 4]
+
+
+def test_a_sequence_number_taken_on_another_branch_is_a_conflict(catalog: EndiveCatalog, table: Table) -> None:
+    """PyIceberg tries again after a conflict, and not after any other error."""
+    table.append(numbers(1, 2))
+    catalog.kv.create_branch(NAME, "side")
+    stale = catalog.load_table(NAME)
+    catalog.load_table(NAME).append(numbers(3), branch="side")
+
+    stale.delete("n = 1")
+
+    assert rows(catalog) == [2]
+
+
+# Upkeep.
+
+
+def test_expiry_of_a_table_that_lost_its_name_deletes_nothing_of_it(
+    catalog: EndiveCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(3):
+        table.append(numbers(n))
+    commit_many = KVCatalog.commit_many
+
+    def commit_and_lose_the_name(self: KVCatalog, *arguments: object) -> object:
+        answers = commit_many(self, *arguments)  # type: ignore[arg-type]
+        catalog.rename_table(NAME, "db.moved")
+        catalog.create_table(NAME, NUMBERS)
+        return answers
+
+    monkeypatch.setattr(KVCatalog, "commit_many", commit_and_lose_the_name)
+    with pytest.raises(NotInCatalogError, match="another table"):
+        catalog.kv.expire_snapshots(NAME, older_than_unix_ms=2**60)
+
+    assert rows(catalog, ("db", "moved")) == [0, 1, 2]
+
+
+def test_orphans_of_a_table_that_lost_its_name_are_left_alone(
+    catalog: EndiveCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.append(numbers(1))
+    require_alone = upkeep._require_alone
+
+    def lose_the_name(*arguments: object) -> None:
+        require_alone(*arguments)  # type: ignore[arg-type]
+        catalog.rename_table(NAME, "db.moved")
+        catalog.create_table(NAME, NUMBERS)
+
+    monkeypatch.setattr(upkeep, "_require_alone", lose_the_name)
+    with pytest.raises(NotInCatalogError, match="another table"):
+        catalog.kv.remove_orphan_files(NAME, older_than_unix_ms=2**60)
+
+    assert rows(catalog, ("db", "moved")) == [1]
+
+
+@pytest.mark.parametrize("odd", ["/", "//", "/./"])
+def test_an_odd_location_makes_no_orphans(catalog: EndiveCatalog, tmp_path: Path, odd: str) -> None:
+    """A table of another catalog may have been given a location that ends in a slash, or has one too many."""
+    table = catalog.create_table(NAME, NUMBERS)
+    table.append(numbers(1))
+    strange = table.metadata.location.replace("/db/", f"/db{odd}", 1) + odd
+    metadata = table.metadata.model_copy(update={"location": strange})
+    location = f"{table.metadata.location}/metadata/00009-odd.metadata.json"
+    catalog.kv.files.write(metadata, location)
+    catalog.drop_table(NAME)
+    catalog.register_table(NAME, location)
+
+    catalog.kv.remove_orphan_files(NAME, older_than_unix_ms=2**60)
+
+    assert rows(catalog) == [1]
+
+
+def test_a_drop_whose_answer_was_lost_does_not_drop_what_came_after(
+    catalog: EndiveCatalog, table: Table, store: Unruly
+) -> None:
+    def another_comes() -> None:
+        catalog.create_table(NAME, NUMBERS).append(numbers(7))
+        raise OutcomeUnknownError("wal/1")
+
+    table.append(numbers(1))
+    store.after = another_comes
+
+    catalog.kv.drop_table(NAME)
+
+    assert rows(catalog) == [7]
+
+
+def test_a_table_that_exists_leaves_no_file_of_a_second(catalog: EndiveCatalog, table: Table, tmp_path: Path) -> None:
+    before = set(tmp_path.rglob("*.json"))
+
+    catalog.create_table_if_not_exists(NAME, NUMBERS)
+
+    assert set(tmp_path.rglob("*.json")) == before
+
+
+# Memory.
+
+
+def test_versions_that_were_passed_are_let_go(catalog: EndiveCatalog, table: Table) -> None:
+    catalog.kv.update_properties(NAME, {"endive.metadata-json": "background"})
+    for n in range(2 * TABLES_CACHED):
+        catalog.kv.commit(NAME, (), (SetPropertiesUpdate(updates={"n": str(n)}),))
+
+    assert sum(type(one) is TableRecord for one in gc.get_objects()) < 1.5 * TABLES_CACHED

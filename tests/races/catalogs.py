@@ -1,0 +1,256 @@
+"""Processes for the explorer that use one catalog, and what must hold of it in every state.
+
+The catalog's own works run on the store's own protocol. Two commit: one as tables do that write their metadata file in
+the background (the change is worked out inside the transaction), one as all others do (it is worked out before, on a
+version that may be old by then). Meanwhile somebody renames the table, and somebody drops it under either name.
+
+What a process keeps between two requests has to be plain, so it keeps records as bytes.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+from pyiceberg.types import LongType, NestedField
+
+from endive.catalog.commit import Stale, TableChange, commit_changes, stage
+from endive.catalog.keys import history_of, snapshots_of, table_key
+from endive.catalog.names import Identifier
+from endive.catalog.namespaces import create_namespace
+from endive.catalog.records import SnapshotRecord, TableRecord
+from endive.catalog.tables import TableView, create_table, drop_table, rename_table
+from endive.drivers.interleaved import Invariant, Record
+from endive.errors import EndiveError, NotInCatalogError, OutcomeUnknownError
+from endive.kv.membership import MemberState, catch_up, commit_group, join_shared
+from endive.kv.tables import NoCache
+from endive.kv.transaction import Transaction, run_works
+from endive.protocol.requests import Steps, ask
+from tests.races.processes import driver_of
+from tests.races.scenarios import at_rest
+
+TABLE, RENAMED = ("db", "t"), ("db", "u")
+TABLE_ID = UUID(int=7)
+SNAPSHOT_ID = 11
+LOOKS = 2
+ROUNDS = 3
+
+
+def change_of(letter: str, name: Identifier) -> TableChange:
+    """A: set a property. B: add a snapshot to a branch that must be empty."""
+    requirements: tuple[Any, ...] = (AssertTableUUID(uuid=TABLE_ID),)
+    if letter == "a":
+        return TableChange(name, requirements, (SetPropertiesUpdate(updates={letter: "1"}),))
+    snapshot = Snapshot(
+        snapshot_id=SNAPSHOT_ID,
+        sequence_number=1,
+        timestamp_ms=20,
+        manifest_list="list",
+        summary=Summary(Operation.APPEND),
+        schema_id=0,
+    )
+    ref = SetSnapshotRefUpdate(
+        ref_name="main",
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=SNAPSHOT_ID,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+    updates = (AddSnapshotUpdate(snapshot=snapshot), ref, SetPropertiesUpdate(updates={letter: "1"}))
+    return TableChange(name, (*requirements, AssertRefSnapshotId(ref="main", snapshot_id=None)), updates)
+
+
+# Works.
+
+
+def committed_inside(letter: str, tx: Transaction) -> Steps[bool]:
+    answer = yield from commit_changes(tx, [(change_of(letter, TABLE), None)], f"commit {letter}", 10)
+    return not isinstance(answer, Stale)
+
+
+def committed_as_known(letter: str, known: bytes, tx: Transaction) -> Steps[bool]:
+    """Commit what was worked out on the record `known`."""
+    change = change_of(letter, TABLE)
+    view = TableView(TableRecord.decoded(known), (), ())
+    staged = stage(change, view, 10, lambda _: f"file of {letter}")
+    answer = yield from commit_changes(tx, [(change, staged)], f"commit {letter}", 10)
+    return not isinstance(answer, Stale)
+
+
+def record_of(tx: Transaction) -> Steps[bytes | None]:
+    body = yield from tx.get(table_key(TABLE))
+    return body
+
+
+def renamed(tx: Transaction) -> Steps[bool]:
+    yield from rename_table(tx, TABLE, RENAMED, None)
+    return True
+
+
+def dropped(name: Identifier, tx: Transaction) -> Steps[bool]:
+    yield from drop_table(tx, name, None)
+    return True
+
+
+# Processes.
+
+
+def doing(event: str, work: Callable[..., Steps[bool]], state: MemberState) -> Steps[str]:
+    """Do something once, again if its outcome is unknown, and tell how it ended."""
+    for _ in range(2):
+        try:
+            ended = yield from commit_group(state, (work,), NoCache(), LOOKS)
+        except OutcomeUnknownError:
+            continue
+        outcome = ended.outcomes[0]
+        if outcome.error is not None and not isinstance(outcome.error, NotInCatalogError):
+            raise outcome.error
+        yield from ask(Record((event, outcome.error is None and outcome.value)))
+        return "done"
+    return "unknown"
+
+
+def committing_known(letter: str, state: MemberState) -> Steps[str]:
+    """Work a change out, commit it, and begin anew as long as the table has moved on."""
+    for _ in range(ROUNDS):
+        state = yield from catch_up(state)
+        seen, _ = yield from run_works((record_of,), state.manifest.value.runs, state.recent, NoCache())
+        known = seen[0].value
+        if known is None:
+            yield from ask(Record((letter, False)))
+            return "gone"
+        try:
+            ended = yield from commit_group(state, (partial(committed_as_known, letter, known),), NoCache(), LOOKS)
+        except OutcomeUnknownError:
+            return "unknown"
+        outcome = ended.outcomes[0]
+        if isinstance(outcome.error, NotInCatalogError):
+            yield from ask(Record((letter, False)))
+            return "gone"
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.value:
+            yield from ask(Record((letter, True)))
+            return "done"
+        state = ended.state
+    return "lost every race"
+
+
+def repeating(letter: str, state: MemberState) -> Steps[str]:
+    """Commit twice under one id, as a job does that was restarted and does not know how far it had come."""
+    for _ in range(2):
+        ended = yield from commit_group(state, (partial(committed_inside, letter),), NoCache(), LOOKS)
+        yield from ask(Record(("repeat", ended.outcomes[0].error is None)))
+        state = ended.state
+    return "done"
+
+
+# A catalog at rest.
+
+
+def catalog_at_rest() -> tuple[dict[str, bytes], MemberState]:
+    """Return the objects of a store with one namespace and one table, and a member's state."""
+    metadata = new_table_metadata(
+        Schema(NestedField(1, "n", LongType(), required=False)),
+        UNPARTITIONED_PARTITION_SPEC,
+        UNSORTED_SORT_ORDER,
+        "place",
+        {},
+        TABLE_ID,
+    ).model_copy(update={"last_updated_ms": 5})
+    record = TableRecord(TABLE, 0, metadata, "file 0", 0, 5)
+    rows = ((table_key(TABLE), record.encoded()),)
+
+    def make(tx: Transaction) -> Steps[None]:
+        yield from create_namespace(tx, ("db",), {}, "id")
+        yield from create_table(tx, rows, record, True, False)
+
+    driver = driver_of()
+    state = driver.run(join_shared())
+    state = driver.run(commit_group(state, (make,), NoCache())).state
+    return {info.path: driver.objects.get(info.path) or b"" for info in driver.objects.list("")}, state
+
+
+# Invariants.
+
+Rows = dict[bytes, bytes]
+
+
+def everything(tx: Transaction) -> Steps[tuple[tuple[bytes, bytes], ...]]:
+    rows = yield from tx.scan(b"__")
+    return rows
+
+
+def _read_all() -> Steps[Rows]:
+    state = yield from join_shared()
+    outcomes, _ = yield from run_works((everything,), state.manifest.value.runs, state.recent, NoCache())
+    return dict(outcomes[0].value)
+
+
+def rows_at_rest(bodies: Mapping[str, bytes]) -> Rows:
+    return at_rest(bodies, _read_all())
+
+
+def tables_in(rows: Rows) -> list[TableRecord]:
+    return [TableRecord.decoded(body) for key, body in rows.items() if key.startswith(b"__tables/")]
+
+
+def the_rows_fit_together(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    try:
+        rows = rows_at_rest(bodies)
+    except EndiveError as error:
+        return f"the catalog cannot be read: {error}"
+    tables = tables_in(rows)
+    if len(tables) > 1:
+        return f"the table has two names: {[one.identifier for one in tables]}"
+    snapshots = [SnapshotRecord.decoded(body) for key, body in rows.items() if key.startswith(snapshots_of(TABLE_ID))]
+    lines = [key for key in rows if key.startswith(history_of(TABLE_ID))]
+    commits = [key for key in rows if key.startswith(b"__commits/") and b"/id/" in key]
+    if not tables:
+        return "rows of a table that is gone" if snapshots or lines or commits else None
+    (table,) = tables
+    if rows.get(table_key(table.identifier)) is None:
+        return f"{table.identifier} is under another key"
+    ids = {one.snapshot.snapshot_id for one in snapshots}
+    fits = {ref.snapshot_id for ref in table.metadata.refs.values()} == ids and len(lines) == len(ids)
+    if not fits or not table.version == len(commits) == len(table.metadata.properties):
+        return f"version {table.version}, snapshots {ids}, commits {commits}, {table.metadata.properties}"
+    return None
+
+
+def what_was_acknowledged_is_there(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    tables = tables_in(rows_at_rest(bodies))
+    is_dropped = any(event in events for event in (("drop t", True), ("drop u", True)))
+    if is_dropped and tables:
+        return "the table was dropped, and is there"
+    for letter in ("a", "b"):
+        held = bool(tables) and letter in tables[0].metadata.properties
+        if tables and (letter, True) in events and not held:
+            return f"the acknowledged commit {letter} is missing"
+        if (letter, False) in events and held:
+            return f"the refused commit {letter} is there"
+    if ("repeat", False) in events:
+        return "a repeat was not recognised"
+    if ("rename", True) in events and any(one.identifier == TABLE for one in tables):
+        return "the table was renamed, and has its old name"
+    return None
+
+
+INVARIANTS: dict[str, Invariant] = {
+    "rows": the_rows_fit_together,
+    "acknowledgements": what_was_acknowledged_is_there,
+}

@@ -1,0 +1,43 @@
+"""The thread that compacts and collects: nothing ends it but closing the store, and the end of the program quietly."""
+
+import subprocess
+import sys
+from threading import Event
+
+import pytest
+
+from endive.kv import SharedOptions, SharedStore
+from endive.objects import MemoryStore
+
+EAGER = SharedOptions(compact_slots=5, poll_interval_ms=1, collect_interval_ms=1, retention_ms=0)
+
+NEVER_CLOSED = """
+from threading import Thread
+from time import sleep
+from endive.kv import SharedOptions, SharedStore
+from endive.objects import MemoryStore
+
+store = SharedStore(MemoryStore(), SharedOptions(poll_interval_ms=1, collect_interval_ms=1))
+Thread(target=sleep, args=(0.5,)).start()
+"""
+"""Collects all the time; the program's end waits for a thread, and has closed all pools by then."""
+
+
+def test_an_error_that_nobody_thought_of_does_not_end_housekeeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    went_on = Event()
+    errors = iter([ValueError("a defect")])
+
+    def look_around(_: SharedStore) -> None:
+        for error in errors:
+            raise error
+        went_on.set()
+
+    monkeypatch.setattr(SharedStore, "look_around", look_around)
+    with SharedStore(MemoryStore(), EAGER):
+        assert went_on.wait(30)
+
+
+def test_a_store_that_is_never_closed_lets_the_program_end_without_a_word() -> None:
+    ended = subprocess.run([sys.executable, "-c", NEVER_CLOSED], capture_output=True, text=True, timeout=60, check=True)
+
+    assert ended.stderr == ""

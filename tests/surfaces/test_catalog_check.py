@@ -1,0 +1,273 @@
+"""`endive catalog check` finds every kind of damage, says where it is, and ends with 1. Without damage it is silent."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from endive.catalog import checking, keys
+from endive.catalog.keys import table_key
+from endive.catalog.records import SnapshotRecord, TableRecord
+from endive.catalog.works import Transaction, Work
+from endive.protocol.requests import Steps
+from tests.surfaces.lake import Lake, events
+
+EVENTS = table_key(("db", "events"))
+
+
+def files_of(lake: Lake, pattern: str) -> list[Path]:
+    """Files of the table by their names, oldest first."""
+    (location,) = (lake.directory / "db").iterdir()
+    found = sorted(location.glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+    assert found, pattern
+    return found
+
+
+def faults_of(lake: Lake, *words: str) -> list[str]:
+    found = lake.json("check", *words, code=1)["faults"]
+    assert found
+    return [f"{one['place']}: {one['problem']}" for one in found]
+
+
+def test_nothing_is_wrong_with_a_catalog_that_was_used(filled: Lake) -> None:
+    filled.append("db.events", events(2, range(8, 10)))
+    filled.use(lambda catalog: catalog.load_table("db.events").delete("id = 9"))
+    filled("tag", "db.events", "now")
+    filled("set", "db.events", "--add-column", "price long")
+    filled("create", "db.empty", "--schema", "id long")
+    filled("create", "db.gone", "--schema", "id long")
+    filled("drop", "db.gone", "--yes")
+    filled("rename", "db.empty", "db.hollow")
+    filled("expire", "db.events", "--older-than", "0s", "--keep", "2")
+
+    assert filled.json("check", "--data-files") == {
+        "faults": [],
+        "looked_at": {"tables": 2, "snapshots": 2, "manifests": 5, "files": 4},
+    }
+    assert filled("check").out.endswith("; 0 faults\n")
+    assert filled.json("check", "db.hollow")["looked_at"]["tables"] == 1
+
+
+# Files.
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def spoil(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("damage", [delete, spoil])
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("metadata/00002-*.metadata.json", "the metadata file cannot be read"),
+        ("metadata/snap-*.avro", "the manifest list of snapshot"),
+        ("metadata/*-m0.avro", "the manifest cannot be read"),
+    ],
+)
+def test_files_that_are_missing_or_spoilt(
+    filled: Lake, damage: Callable[[Path], None], pattern: str, problem: str
+) -> None:
+    path = files_of(filled, pattern)[0]
+    damage(path)
+
+    (fault,) = faults_of(filled)
+
+    assert fault.startswith("db.events: ")
+    assert path.name in fault
+    assert problem in fault
+
+
+def test_a_metadata_file_that_says_something_else(filled: Lake) -> None:
+    path = files_of(filled, "metadata/00002-*.metadata.json")[0]
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"properties": {"somebody": "changed it"}}))
+
+    (fault,) = faults_of(filled)
+
+    assert path.name in fault
+    assert "does not show what the records say" in fault
+
+
+def test_data_files_are_looked_for_if_wanted(filled: Lake) -> None:
+    path = files_of(filled, "data/**/*.parquet")[0]
+    path.unlink()
+
+    assert "0 faults" in filled("check").out
+    (fault,) = faults_of(filled, "--data-files")
+    assert path.name in fault
+    assert "the data file is missing" in fault
+
+
+# Rows. Each of these works spoils one, and the check must say what is named beside it.
+
+
+def putting(key: bytes, value: bytes) -> Work[None]:
+    def work(tx: Transaction) -> Steps[None]:
+        yield from ()
+        tx.put(key, value)
+
+    return work
+
+
+def removing(prefix: str) -> Work[None]:
+    """Remove the first row of a keyspace."""
+
+    def work(tx: Transaction) -> Steps[None]:
+        rows = yield from tx.scan(prefix.encode())
+        tx.delete(rows[0][0])
+
+    return work
+
+
+def spoiling(prefix: str) -> Work[None]:
+    """Write half of the first row of a keyspace."""
+
+    def work(tx: Transaction) -> Steps[None]:
+        rows = yield from tx.scan(prefix.encode())
+        key, body = rows[0]
+        tx.put(key, body[: len(body) // 2])
+
+    return work
+
+
+def moving(prefix: str, old: bytes, new: bytes) -> Work[None]:
+    """Put the first row of a keyspace under another key, in the place of its own."""
+
+    def work(tx: Transaction) -> Steps[None]:
+        rows = yield from tx.scan(prefix.encode())
+        key, body = rows[0]
+        tx.delete(key)
+        tx.put(key.replace(old, new), body)
+
+    return work
+
+
+def changing_table(change: Callable[[TableRecord], TableRecord]) -> Work[None]:
+    def work(tx: Transaction) -> Steps[None]:
+        body = yield from tx.get(EVENTS)
+        assert body is not None
+        tx.put(EVENTS, change(TableRecord.decoded(body)).encoded())
+
+    return work
+
+
+def other_figures(tx: Transaction) -> Steps[None]:
+    """A file's row with another number of rows than its manifest has."""
+    rows = yield from tx.scan(keys.FILES.encode())
+    key, body = rows[0]
+    tx.put(key, json.dumps(json.loads(body) | {"record_count": 99}).encode())
+
+
+def a_file_too_many(tx: Transaction) -> Steps[None]:
+    rows = yield from tx.scan(keys.FILES.encode())
+    key, body = rows[0]
+    tx.put(key.replace(b".parquet", b"-2.parquet"), body.replace(b".parquet", b"-2.parquet"))
+
+
+def same_uuid_twice(tx: Transaction) -> Steps[None]:
+    body = yield from tx.get(EVENTS)
+    assert body is not None
+    record = replace(TableRecord.decoded(body), identifier=("db", "twin"))
+    tx.put(table_key(record.identifier), record.encoded())
+
+
+def files_of_no_snapshot(tx: Transaction) -> Steps[None]:
+    rows = yield from tx.scan(keys.FILES.encode())
+    key, body = rows[0]
+    space, uuid, _, path = key.decode().split("/", 3)
+    tx.put(f"{space}/{uuid}/77/{path}".encode(), body)
+
+
+def parent_without_record(tx: Transaction) -> Steps[None]:
+    """The younger of two snapshots says that it builds on one that is not there."""
+    rows = yield from tx.scan(keys.SNAPSHOTS.encode())
+    for key, body in rows:
+        record = SnapshotRecord.decoded(body)
+        if record.snapshot.parent_snapshot_id is not None:
+            changed = record.snapshot.model_copy(update={"parent_snapshot_id": 77})
+            tx.put(key, replace(record, snapshot=changed).encoded())
+
+
+def no_metadata_file(record: TableRecord) -> TableRecord:
+    return replace(record, metadata_location="")
+
+
+def refs_to_nowhere(record: TableRecord) -> TableRecord:
+    refs = {name: ref.model_copy(update={"snapshot_id": 77}) for name, ref in record.metadata.refs.items()}
+    return replace(record, metadata=record.metadata.model_copy(update={"refs": refs}))
+
+
+STRAY = f"{keys.SNAPSHOTS}{UUID(int=7)}/7"
+ROW_DAMAGES: dict[str, tuple[Work[None], str]] = {
+    "a table cannot be read": (spoiling(keys.TABLES), "__tables/db/events: the row cannot be read"),
+    "a namespace cannot be read": (spoiling(keys.NAMESPACES), "__namespaces/db: the row cannot be read"),
+    "a snapshot cannot be read": (spoiling(keys.SNAPSHOTS), "db.events: its rows cannot be read"),
+    "a line of history cannot be read": (spoiling(keys.HISTORY), "00000000: the row cannot be read"),
+    "a file cannot be read": (spoiling(keys.FILES), ".parquet: the row cannot be read"),
+    "a commit's answer cannot be read": (spoiling(keys.COMMITS), "/id/"),
+    "a table is under another name": (
+        moving(keys.TABLES, b"events", b"elsewhere"),
+        "elsewhere: __tables/db/events",
+    ),
+    "a file is under another path": (moving(keys.FILES, b".parquet", b".orc"), "belongs elsewhere: to another file"),
+    "the table of rows is gone": (removing(keys.TABLES), "rows of a table that is not there"),
+    "a row of no table": (putting(STRAY.encode(), b"{}"), STRAY.rpartition("/")[0] + "/: 1 rows of a table"),
+    "the files' snapshot is gone": (files_of_no_snapshot, "/77/: 1 rows of a snapshot that is not there"),
+    "a branch leads nowhere": (changing_table(refs_to_nowhere), "branch main points to snapshot 77"),
+    "a snapshot is gone": (removing(keys.SNAPSHOTS), "which is not there"),
+    "a parent is gone": (parent_without_record, "its file rows build on snapshot 77, which is not there"),
+    "a file's row is gone": (removing(keys.FILES), "which the manifests have"),
+    "a file's row is too many": (a_file_too_many, "-2.parquet, which the manifests do not have"),
+    "a file's figures differ": (other_figures, "__files and the manifests differ about "),
+    "two tables share their rows": (same_uuid_twice, "db.events and db.twin: have the same uuid"),
+    "a table has no metadata file": (changing_table(no_metadata_file), "it has no metadata file"),
+    "a namespace is under another name": (moving(keys.NAMESPACES, b"db", b"bd"), "__namespaces/bd: the row belongs"),
+}
+
+
+@pytest.mark.parametrize("damage", ROW_DAMAGES, ids=lambda name: name.replace(" ", "_"))
+def test_rows_that_are_spoilt_missing_or_too_many(filled: Lake, damage: str) -> None:
+    work, expected = ROW_DAMAGES[damage]
+    filled.tamper(work)
+
+    assert expected in "\n".join(faults_of(filled))
+    assert "fault: " in filled("check", code=1).out
+
+
+# The store, and writers beside the check.
+
+
+def test_a_damaged_store_is_checked_as_far_as_it_can_be(filled: Lake) -> None:
+    path = max((filled.directory / "_endive" / "wal").iterdir())
+    path.write_bytes(path.read_bytes()[:-3])
+
+    faults = faults_of(filled)
+
+    assert faults[0].startswith(f"_endive/wal/{path.name}: ")
+    assert "its tables were not looked at" in faults[-1]
+
+
+def test_a_table_that_changes_during_the_look_is_looked_at_anew(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+
+    looks = []
+    real = checking._look_at
+
+    def look_and_be_disturbed(*arguments: object) -> checking.CatalogReport:
+        looks.append(1)
+        report = real(*arguments)  # type: ignore[arg-type]
+        if len(looks) == 1:
+            report.faults.append(checking.CatalogFault("db.events", "seen half way through a commit"))
+            filled.append("db.events", events(2, range(8, 9)))
+        return report
+
+    monkeypatch.setattr(checking, "_look_at", look_and_be_disturbed)
+    filled.use(lambda catalog: looks.append(len(checking.check(catalog.kv).faults)))
+
+    assert looks == [1, 1, 0]
