@@ -1,6 +1,6 @@
 """Ten million rows through the data source `endive`, beside plain Parquet in the same session, turn by turn.
 
-    python -m benchmarks.tables [ROWS]
+    python -m benchmarks.tables [ROWS [ROUNDS]]
 
 Each round writes the same frame as plain Parquet and through the data source, then reads every column of both, and of
 the table's files natively. Rounds alternate, so that whatever else the machine does falls on all of them; ratios are
@@ -70,13 +70,13 @@ def one_round(spark: SparkSession, frame: DataFrame, url: str, name: str, plain:
     }
 
 
-def rounds(spark: SparkSession, place: Path, rows: int) -> dict[str, list[float]]:
+def rounds(spark: SparkSession, place: Path, rows: int, count: int) -> dict[str, list[float]]:
     url, frame = (place / "lake").as_uri(), frame_of(spark, rows)
     options = {"py-catalog-impl": "endive.catalog.pyiceberg.EndiveCatalog", "uri": url}
     samples: list[dict[str, float]] = []
     with load_catalog("endive", **options) as catalog:
         catalog.create_namespace("db")
-        for number in range(ROUNDS + 1):
+        for number in range(count + 1):
             name = f"db.t{number}"
             catalog.create_table(name, frame.limit(0).toArrow().schema)
             samples.append(one_round(spark, frame, url, name, str(place / f"plain{number}")))
@@ -89,10 +89,11 @@ def rounds(spark: SparkSession, place: Path, rows: int) -> dict[str, list[float]
 
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
     settings = {"spark.driver.memory": HEAP, "spark.sql.parquet.compression.codec": "zstd"}
     directory = tempfile.TemporaryDirectory(prefix="endive-tables-")
     with directory as place, spark_session(f"local[{CORES}]", settings=settings) as spark:
-        took = rounds(spark, Path(place), rows)
+        took = rounds(spark, Path(place), rows, count)
     figures = {name: spread(samples) for name, samples in took.items()}
     medians = {name: float(figure["median"]) for name, figure in figures.items() if isinstance(figure["median"], float)}
     beside = {"write": "write_parquet", "read": "read_parquet", "native_read": "read_parquet"}
@@ -101,7 +102,7 @@ def main() -> None:
         "unit": "s",
         "rows": rows,
         "columns": len(COLUMNS),
-        "rounds": ROUNDS,
+        "rounds": count,
         "cores": CORES,
         "heap": HEAP,
         "seconds": figures,

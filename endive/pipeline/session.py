@@ -279,7 +279,8 @@ def _python(directory: Path) -> str:
     python, shim = shlex.quote(sys.executable), directory / "python"
     shim.write_text(
         "#!/bin/sh\n"
-        f'case "$*" in "-m pyspark.daemon pyspark.sql."*) shift 2; exec {python} -m {DAEMON} "$@" ;; esac\n'
+        'case "$*" in *.lookup_data_sources) ;; "-m pyspark.daemon pyspark.sql."*) shift 2; '
+        f'exec {python} -m {DAEMON} "$@" ;; esac\n'
         f'exec {python} "$@"\n',
         encoding="utf-8",
     )
