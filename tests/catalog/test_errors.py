@@ -185,7 +185,7 @@ def test_several_tables_each_once(kv: KVCatalog) -> None:
         errors.AlreadyInCatalogError("Table", "t"),
         NamespaceNotEmptyError("db", 1, 2),
         errors.CommitConflictError("t", "problem"),
-        CommitRetriesExhaustedError("t", 3, "option"),
+        CommitRetriesExhaustedError("t", "problem", 3, "option"),
     ],
     ids=lambda error: type(error).__name__,
 )
