@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition, Lock, Thread
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -205,14 +206,20 @@ class Store:
         self._queue.halt(error)
 
     def _flush_now_and_then(self) -> None:
-        interval_s = self.options.flush_interval_ms / 1000
         while not self._closed:
             with self._changed:
-                if self._queue.waiting.size_bytes < self.options.flush_bytes:
-                    self._changed.wait(interval_s)
+                self._wait_for_flush()
                 taken = self._queue.take() if self._queue.can_take() and not self._closed else None
             if taken is not None:
                 self._writers.submit(self._write, taken)
+
+    def _wait_for_flush(self) -> None:
+        """Wait for the interval, or for enough rows that can be written. Holding the lock; many things wake it."""
+        due_s = monotonic() + self.options.flush_interval_ms / 1000
+        while not self._closed and (left_s := due_s - monotonic()) > 0:
+            if self._queue.waiting.size_bytes >= self.options.flush_bytes and self._queue.can_take():
+                return
+            self._changed.wait(left_s)
 
     # Reading.
 
