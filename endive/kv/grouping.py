@@ -6,7 +6,7 @@ meant for that caller would hit the others' works.
 **One group, not two halves.** Committers that were just answered come back with their next work in a moment. If a
 group left at once with those who arrived meanwhile, the committers would fall into two halves that take turns, each
 waiting for two requests. So a group waits for as many works as were under way or waiting when the last one ended, but
-no longer than a tenth of a commit, and less and less if that has not helped lately.
+no longer than a fifth of a commit, and less and less if that has not helped lately.
 """
 
 import logging
@@ -22,7 +22,7 @@ from endive.kv.transaction import Outcome, Work
 
 log = logging.getLogger(__name__)
 
-LINGER_SHARE = 0.1
+LINGER_SHARE = 0.2
 """Of a commit's time: what waiting for others may add to it."""
 RETRY_LINGER_GROUPS = 16
 """After waiting in vain, it is tried again once in so many groups."""

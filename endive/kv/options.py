@@ -39,7 +39,7 @@ class SharedOptions:
 
     group_works_max: int = 1024
     """Works that share one WAL object. The others wait for the next."""
-    linger_max_ms: float = 8.0
+    linger_max_ms: float = 15.0
     """How long a group may wait for the committers that were answered last, so that all share the next request."""
     compact_slots: int = 256
     """The embedded compactor starts when so many slots are not in the levels; each is a request for who opens."""
