@@ -77,14 +77,15 @@ class Committer:
             group = self._next_group()
             if not group:
                 return
-            started_s = monotonic()
             self._answer(group)
-            took_s = monotonic() - started_s
-            with self._changed:
-                self._commit_s = took_s if not self._commit_s else 0.7 * self._commit_s + 0.3 * took_s
-                self._expected = min(len(group) + len(self._waiting), self._works_max)
-                self.groups += 1
-                self.works += len(group)
+
+    def _note(self, count: int, took_s: float) -> None:
+        """Take note of a group that has ended, before anybody is answered: who comes back would be counted twice."""
+        with self._changed:
+            self._commit_s = took_s if not self._commit_s else 0.7 * self._commit_s + 0.3 * took_s
+            self._expected = min(count + len(self._waiting), self._works_max)
+            self.groups += 1
+            self.works += count
 
     def _next_group(self) -> list[tuple[Work[Any], "Future[Any]"]]:
         """Return the works of the next group; none if the store is closed."""
@@ -111,8 +112,10 @@ class Committer:
         self._in_vain = 0 if helped else self._in_vain + 1
 
     def _answer(self, group: list[tuple[Work[Any], "Future[Any]"]]) -> None:
+        started_s = monotonic()
         try:
             outcomes = self._commit([work for work, _ in group])
+            self._note(len(group), monotonic() - started_s)
         except EndiveError as error:
             log.warning("a group of %d works failed: %s", len(group), error)
             for _, future in group:
