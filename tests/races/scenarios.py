@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from endive.drivers.interleaved import Invariant, Record
-from endive.errors import EndiveError, FencedError
+from endive.errors import EndiveError, FencedError, MissingObjectError
 from endive.kv.collector import collect_garbage
 from endive.kv.compactor import claim_compactor, compact_wal
 from endive.kv.format import Rows, decode_footer, encode_sst
@@ -82,7 +82,11 @@ def collector() -> Steps[str]:
 
 def reader(value: str) -> Steps[str]:
     """Read both rows of a group in one view, and tell what was seen."""
-    view = yield from newest_view()
+    try:
+        view = yield from newest_view()
+    except MissingObjectError as error:
+        yield from ask(Record(("took for damaged", error.path)))
+        return "gave up"
     seen: tuple[bool, ...] = ()
     for key in (value, f"{value}+"):
         row = find_in_groups(view.groups, key.encode())
@@ -218,6 +222,8 @@ def no_batch_is_torn(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -
                 return f"a reader saw half of the batch {value!r}"
             case ("read", "x", (False, False)):
                 return "a reader missed a write that was acknowledged before it began"
+            case ("took for damaged", path):
+                return f"a reader says that {path} was lost, which was collected"
     return None
 
 

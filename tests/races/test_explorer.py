@@ -157,7 +157,7 @@ MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, str]] = 
         mutants.no_look_for_a_newer_manifest,
         {"reader": partial(reader, "x"), **OPEN_KEEPERS, "old writer": partial(open_already, "old", LEASE)},
         Bounds(),
-        "a reader missed a write",
+        "was lost, which was collected",
     ),
     "checkpoints expire by the clock alone": (
         mutants.checkpoints_expire_by_the_clock_alone,
