@@ -155,6 +155,7 @@ def stats(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
         figures = {
             "manifest": reader.manifest.number,
             "writer epoch": manifest.writer_epoch,
+            "shared epoch": manifest.shared_epoch,
             "compactor epoch": manifest.compactor_epoch,
             "WAL slots not in the levels": reader.wal_end - manifest.wal_id_last_compacted,
             "runs": len(manifest.runs),

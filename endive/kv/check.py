@@ -100,6 +100,10 @@ def _run_faults(manifest: Numbered[StoreManifest]) -> list[Fault]:
                 faults.append(Fault(path, f"SSTs {before.id} and {after.id} of one run overlap"))
     if any(sst > manifest.value.sst_id_last for sst in manifest.value.sst_ids()):
         faults.append(Fault(path, "names an SST above its own sst_id_last"))
+    if manifest.value.shared_epoch > manifest.value.writer_epoch:
+        faults.append(Fault(path, "shares a writer epoch that nobody has claimed"))
+    if len(manifest.value.wal_put_ids) > manifest.value.wal_id_last_compacted:
+        faults.append(Fault(path, "remembers more slots than were compacted"))
     return faults
 
 

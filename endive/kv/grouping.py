@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, Thread, current_thread
 from time import monotonic
 from typing import Any
 
@@ -54,6 +54,8 @@ class Committer:
 
     def submit(self, work: Work[Any]) -> "Future[Any]":
         """Let a work wait for the next group."""
+        if current_thread() is self._thread:
+            raise RuntimeError("a work cannot wait for another transaction: it would wait for itself")
         future: Future[Any] = Future()
         with self._changed:
             if self._closed:

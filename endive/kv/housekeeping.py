@@ -2,6 +2,7 @@
 
 import logging
 from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Protocol
 
 from endive.drivers.blocking import BlockingDriver
@@ -10,6 +11,9 @@ from endive.kv.collector import Collected, collect_garbage
 from endive.kv.compactor import claim_compactor, compact_levels, compact_wal
 
 log = logging.getLogger(__name__)
+
+REST_POLLS = 5
+"""How long a compactor that was fenced leaves the work to the other one, in intervals of looking for work."""
 
 
 class Habits(Protocol):
@@ -90,7 +94,11 @@ class Housekeeper:
     def compact(self, everything: bool = False) -> None:
         """Bring the WAL into the levels and merge levels, until there is nothing more to do."""
         with self._busy:
-            self._compact(everything)
+            try:
+                self._compact(everything)
+            except FencedError:
+                self._epoch = 0  # another compactor is at work; claim anew when there is something to do
+                raise
 
     def collect(self) -> Collected:
         """Delete what nobody needs any more."""
@@ -117,25 +125,25 @@ class Housekeeper:
 
     def _keep_house(self) -> None:
         options = self._store.options
-        since_collection_ms = 0.0
+        collected_s = monotonic()
+        rested_s = 0.0
         while not self._stopped.is_set():
             self._wanted.wait(options.poll_interval_ms / 1000)
             self._wanted.clear()
-            since_collection_ms += options.poll_interval_ms
             if self._stopped.is_set():
                 return
             try:
                 self._store.look_around()
                 if not options.compact_here:
                     continue
-                if self._store.wants_compaction():
+                if self._store.wants_compaction() and monotonic() >= rested_s:
                     self.compact()
-                if since_collection_ms >= options.collect_interval_ms * self._factor:
-                    since_collection_ms = 0.0
+                if (monotonic() - collected_s) * 1000 >= options.collect_interval_ms * self._factor:
+                    collected_s = monotonic()
                     self.collect()
             except FencedError as error:
                 log.warning("compactor stops: %s", error)
-                self._epoch = 0  # another compactor is at work; claim anew when there is something to do
+                rested_s = monotonic() + REST_POLLS * self._factor * options.poll_interval_ms / 1000
             except OutcomeUnknownError as error:
                 log.warning("compaction to be looked at again: %s", error)
             except EndiveError:

@@ -35,7 +35,7 @@ A fence that is met is no reason to give up: the newest manifest says whether th
 exclusive writer has it, a member waits a while for the epoch to be shared again, then says so.
 
 **What is left out.** Fairness: a member that has just won knows the end of the log without reading, and is likely to
-win again. `endive.kv.shared` lets it wait for others now and then.
+win again. `endive.kv.turns` lets it wait for others now and then.
 """
 
 from collections.abc import Sequence
@@ -52,16 +52,16 @@ from endive.errors import (
     OutcomeUnknownError,
     StoreNotFoundError,
 )
-from endive.kv.format import Rows, encode_sst
+from endive.kv.format import Rows, decode_sst, encode_sst
 from endive.kv.manifest import MANIFESTS
 from endive.kv.model import StoreManifest
 from endive.kv.opening import Group, open_writer, replay
 from endive.kv.recent import Recent
 from endive.kv.tables import TableCache
 from endive.kv.transaction import Outcome, Work, run_works
-from endive.kv.wal import WAL
+from endive.kv.wal import WAL, slots_between
 from endive.protocol.fencing import contiguous_end
-from endive.protocol.requests import NewId, Sleep, Steps, ask, create
+from endive.protocol.requests import GetAll, NewId, Sleep, Steps, ask, create
 from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, newest, update
 
 ROLE = "member"
@@ -69,7 +69,9 @@ ROUNDS_MAX = 100
 LOOKS_MAX = 20
 """How often to look whether an epoch has become one to join, before giving up."""
 LOOK_PAUSE_MS = 250.0
-CLAIMS_MAX = 3
+CLAIMS_MAX = 10
+READ_AHEAD = 2
+"""Slots that a member asks for together when it has lost one: usually it is one or two behind."""
 
 
 @dataclass(frozen=True)
@@ -124,45 +126,51 @@ class Committed:
 # Joining.
 
 
-def join_shared(create_store: bool = True, looks_max: int = LOOKS_MAX) -> Steps[MemberState]:
+def join_shared(
+    create_store: bool = True, looks_max: int = LOOKS_MAX, claims_max: int = CLAIMS_MAX
+) -> Steps[MemberState]:
     """Return a state to write from. Claims an epoch if the newest one is not shared: exclusive writers are fenced.
 
     `StoreNotFoundError`: there is no store, and none is to be created. `ExclusiveWriterError`: others opened the store
     for themselves, again and again.
     """
-    epochs = (0, 0)
-    for _ in range(CLAIMS_MAX):
+    epoch = 0
+    for _ in range(claims_max):
         state = yield from newest_state()
         if state is None and not create_store:
             raise StoreNotFoundError(MANIFESTS.prefix)
         if state is not None and state.is_joined:
             return state
-        try:
+        epoch = 0 if state is None else state.manifest.value.writer_epoch
+        try:  # noqa: SIM105 - a context manager would be state that the explorer cannot see
             yield from claim_shared()
-        except FencedError as error:
-            epochs = (error.own_epoch, error.found_epoch)
-        except OutcomeUnknownError:
-            pass  # the next look tells
-        state = yield from _joinable_soon(looks_max)
+        except (AttemptsExhaustedError, FencedError, OutcomeUnknownError):
+            pass  # others were at it: perhaps they share what they have claimed
+        state = yield from _joinable_soon(epoch, looks_max)
         if state is not None:
             return state
-    raise ExclusiveWriterError(ROLE, *epochs)
+    raise ExclusiveWriterError(ROLE, 0, epoch)
 
 
 def claim_shared() -> Steps[None]:
-    """Claim the next writer epoch and fence older writers; when the fences stand, let others join."""
-    lease = yield from open_writer()
+    """Claim the next writer epoch and fence older writers; when the fences stand, let others join.
+
+    One try: many processes may start at once, and the others can join who is first.
+    """
+    lease = yield from open_writer(claims_max=1)
     put_id = yield from ask(NewId())
     yield from update(MANIFESTS, lambda base: base.value.with_shared(put_id, lease.epoch))
 
 
-def _joinable_soon(looks_max: int) -> Steps[MemberState | None]:
-    """Return a state to write from; None if there is none for a while."""
+def _joinable_soon(epoch: int, looks_max: int) -> Steps[MemberState | None]:
+    """Return a state to write from; None if there is none for a while, or nobody has claimed an epoch after `epoch`."""
     for look in range(looks_max):
         if look:
             yield from ask(Sleep(LOOK_PAUSE_MS))
         state = yield from newest_state()
-        if state is not None and state.is_joined:
+        if state is None or state.manifest.value.writer_epoch == epoch:
+            return None
+        if state.is_joined:
             return state
     return None
 
@@ -192,11 +200,19 @@ def rejoin(state: MemberState, looks_max: int = LOOKS_MAX) -> Steps[MemberState]
 # Reading.
 
 
-def catch_up(state: MemberState) -> Steps[MemberState]:
-    """Return the newest state: it has everything that was durable when this was called."""
+def catch_up(state: MemberState, is_behind: bool = False) -> Steps[MemberState]:
+    """Return the newest state: it has everything that was durable when this was called.
+
+    `is_behind`: somebody has filled the next slot, so a few slots are asked for at once instead of listed first.
+    """
     for _ in range(ROUNDS_MAX):
-        end = yield from contiguous_end(WAL, state.wal_end)
-        groups = yield from replay(state.wal_end, end)
+        groups: tuple[Group, ...] | None = ()
+        if is_behind:
+            groups = yield from _next_groups(state.wal_end)
+        if not groups or len(groups) == READ_AHEAD:
+            end = yield from contiguous_end(WAL, state.wal_end)
+            groups = yield from replay(state.wal_end, end)
+        is_behind = False
         newer = yield from newer_than(state.manifest)
         if newer is not None and newer.value.wal_id_last_compacted > state.wal_end:
             state = state_at(newer)  # what was read may be ghosts, and what is missing may have been collected
@@ -212,6 +228,18 @@ def catch_up(state: MemberState) -> Steps[MemberState]:
             return state
         # The fences of that epoch may have come after the listing: look again, so that the state includes them.
     raise AttemptsExhaustedError(WAL.prefix, ROUNDS_MAX)
+
+
+def _next_groups(after: int) -> Steps[tuple[Group, ...]]:
+    """Return the groups of the slots after `after`, up to the first that is open; no more than a few."""
+    paths = slots_between(after, after + READ_AHEAD)
+    bodies = yield from ask(GetAll(paths))
+    groups: tuple[Group, ...] = ()
+    for path, body in zip(paths, bodies, strict=True):
+        if body is None:
+            break
+        groups = (*groups, Group(after + 1 + len(groups), decode_sst(path, body)[1]))
+    return groups
 
 
 def newer_than(manifest: Numbered[StoreManifest]) -> Steps[Numbered[StoreManifest] | None]:
@@ -276,7 +304,7 @@ def _commit(state: MemberState, rows: dict[bytes, bytes | None]) -> Steps[tuple[
     except OutcomeUnknownError:
         is_ours = None
     if is_ours is False:
-        newer = yield from catch_up(state)
+        newer = yield from catch_up(state, is_behind=True)
         if newer.wal_end == state.wal_end:
             raise InvariantError("a slot that is taken can be read", path)
         return newer, False

@@ -51,9 +51,12 @@ class Group:
     rows: Rows
 
 
-def open_writer(parallel_writes: int = 1) -> Steps[Lease]:
-    """Claim the next writer epoch and fence all older writers. `FencedError`: a newer one came first."""
-    claimed, end = yield from _claim(parallel_writes)
+def open_writer(parallel_writes: int = 1, claims_max: int = ATTEMPTS_MAX) -> Steps[Lease]:
+    """Claim the next writer epoch and fence all older writers. `FencedError`: a newer one came first.
+
+    `AttemptsExhaustedError`: others have changed the manifest each time; no epoch was claimed.
+    """
+    claimed, end = yield from _claim(parallel_writes, claims_max)
     epoch = claimed.value.writer_epoch
     body = encode_fence(epoch, claimed.value.put_id)
     for _ in range(ATTEMPTS_MAX):
@@ -67,10 +70,10 @@ def open_writer(parallel_writes: int = 1) -> Steps[Lease]:
     raise AttemptsExhaustedError(WAL.prefix, ATTEMPTS_MAX)
 
 
-def _claim(parallel_writes: int) -> Steps[tuple[Numbered[StoreManifest], int]]:
+def _claim(parallel_writes: int, claims_max: int) -> Steps[tuple[Numbered[StoreManifest], int]]:
     """Claim the next epoch; return the manifest that does, and the end of the WAL as listed before."""
     now_ms = yield from ask(Now())
-    for _ in range(ATTEMPTS_MAX):
+    for _ in range(claims_max):
         put_id = yield from ask(NewId())
         base = yield from newest(MANIFESTS)
         before = StoreManifest("") if base is None else base.value
@@ -83,7 +86,7 @@ def _claim(parallel_writes: int) -> Steps[tuple[Numbered[StoreManifest], int]]:
             continue  # if that claim counted, the next one fences it like any other
         if claimed is not None:
             return claimed, end
-    raise AttemptsExhaustedError(MANIFESTS.prefix, ATTEMPTS_MAX)
+    raise AttemptsExhaustedError(MANIFESTS.prefix, claims_max)
 
 
 def require_newest() -> Steps[Numbered[StoreManifest]]:

@@ -12,12 +12,12 @@ import logging
 import os
 from collections.abc import Sequence
 from threading import Condition, Lock
-from time import monotonic
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from endive.drivers.blocking import BlockingDriver, random_id
-from endive.errors import ExclusiveWriterError, ForkedError, MissingObjectError, StoreClosedError
+from endive.errors import ExclusiveWriterError, FencedError, ForkedError, MissingObjectError, StoreClosedError
 from endive.kv.cache import BlockCache
 from endive.kv.grouping import Committer
 from endive.kv.housekeeping import Housekeeper
@@ -25,6 +25,7 @@ from endive.kv.membership import MemberState, catch_up, commit_group, join_share
 from endive.kv.model import StoreManifest
 from endive.kv.options import SharedOptions
 from endive.kv.transaction import Outcome, Transaction, Work, run_work
+from endive.kv.turns import Turns
 from endive.objects.api import ObjectStore
 from endive.protocol.sequenced import Numbered
 from endive.rng import stream
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+COMPACTIONS_MAX = 3
 REFRESHES_MAX = 10
 """How often a read takes a newer state because a file was gone."""
 
@@ -58,11 +60,16 @@ class SharedStore:
         self._must_join = False
         """Whether the next commit has to make sure that there is an epoch to write in."""
         self._losses = 0
+        self._turns = Turns()
+        self._turn_s = 0.0
+        """When this process may commit again."""
         self._looks_begun = 0
         self._looks_done = 0
         self._is_looking = False
         self._state: MemberState = self.driver.run(join_shared(create))
         self._learned_s = monotonic()
+        self._own_slot_last = self._state.wal_end
+        """The last slot that this process has filled, or that was there before it came."""
         self._factor = 1.0 + stream(int(random_id(), 16), "housekeeping").random()
         self._committer = Committer(self._commit, objects.url, options.group_works_max, options.linger_max_ms)
         self._housekeeper = Housekeeper(self, self._factor)
@@ -120,6 +127,8 @@ class SharedStore:
                 self._must_join = False
             elif monotonic() - self._learned_s > self.options.idle_max_ms / 1000:
                 state = self.driver.run(catch_up(state))
+            self._await_turn()
+            started_s = monotonic()
             committed = self.driver.run(commit_group(state, works, self.cache))
         except ExclusiveWriterError:
             self._must_join = True
@@ -127,9 +136,19 @@ class SharedStore:
         with self._changed:
             self._learn(committed.state)
         self._losses += committed.losses
+        if committed.slot:
+            others = committed.slot - 1 - self._own_slot_last
+            self._own_slot_last = committed.slot
+            self._turn_s = monotonic() + self._turns.after_commit(monotonic() - started_s, others)
         if self.wants_compaction() and self.options.compact_here:
             self._housekeeper.hurry()
         return committed.outcomes
+
+    def _await_turn(self) -> None:
+        """Let others go first, if it is their turn."""
+        pause_s = self._turn_s - monotonic()
+        if pause_s > 0:
+            sleep(pause_s)
 
     # What is known.
 
@@ -192,9 +211,17 @@ class SharedStore:
         return self._state.manifest
 
     def compact(self, everything: bool = False) -> None:
-        """Bring the WAL into the levels now, and merge levels; `everything`: into one run."""
+        """Bring the WAL into the levels now, and merge levels; `everything`: into one run.
+
+        `FencedError`: other members' compactors came in between again and again; they have done most of it.
+        """
         self._require_usable()
-        self._housekeeper.compact(everything)
+        for _ in range(COMPACTIONS_MAX - 1):
+            try:
+                return self._housekeeper.compact(everything)
+            except FencedError as error:
+                log.info("compacting again: %s", error)
+        return self._housekeeper.compact(everything)
 
     def collect(self) -> None:
         """Delete what nobody needs any more."""

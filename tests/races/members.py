@@ -46,7 +46,7 @@ def append_letter(letter: str, transaction: Transaction) -> Steps[str]:
 
 def joining(letter: str, commits: int = 1) -> Steps[str]:
     """Join, then append letters: `a` appends "a", "A"."""
-    state = yield from join_shared(looks_max=LOOKS)
+    state = yield from join_shared(looks_max=LOOKS, claims_max=LOOKS)
     yield from ask(Record(("joined", state.manifest.value.writer_epoch, state.wal_end + 1)))
     yield from committing(letter, state, commits)
     return "done"

@@ -16,6 +16,7 @@ from endive.kv.check import check_store
 from endive.objects import MemoryStore, ObjectStore, TwoPhaseStore, open_objects
 from endive.objects.records import RecordStore, open_records
 from endive.protocol.two_phase import TransferRecord
+from tests.store.test_shared_processes import shared_by_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = count()
@@ -106,6 +107,14 @@ def test_killed_processes_lose_nothing(place: tuple[str, str]) -> None:
 
     assert (found["missing"], found["torn"], found["faults"]) == ([], [], [])
     assert found["acknowledged"] > 5
+
+
+def test_processes_share_a_store(place: tuple[str, str]) -> None:
+    found = shared_by_processes(place[0], processes=4, kills=8, endpoint=place[1])
+
+    assert (found["wrong"], found["faults"]) == ([], [])
+    assert found["total"] == found["sum"]
+    assert int(str(found["acknowledged"])) > 5
 
 
 # Record stores.

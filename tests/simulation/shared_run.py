@@ -211,8 +211,8 @@ class SharedRun(Run):
             if one.acknowledged_ms < inf and number not in history:
                 yield f"{number} was acknowledged at {one.acknowledged_ms:.0f} ms and is missing: {history}"
         yield from self._disorder(history)
-        for one in self.seen:
-            yield from self._misread(one, history)
+        for read in self.seen:
+            yield from self._misread(read, history)
 
     def _disorder(self, history: Sequence[str]) -> Iterator[str]:
         latest_begun_ms = -inf

@@ -171,6 +171,17 @@ def test_a_store_that_is_not_there_is_said_so() -> None:
         SharedStore(MemoryStore(), QUIET, create=False)
 
 
+def test_a_work_cannot_wait_for_a_transaction_of_its_own_store() -> None:
+    def work(tx: Transaction) -> Steps[None]:
+        yield from ()
+        store.transact(add_one(b"n"))
+
+    with SharedStore(MemoryStore(), QUIET) as store:
+        with pytest.raises(RuntimeError, match="wait for itself"):
+            store.transact(work)
+        assert store.transact(add_one(b"n")) == 1
+
+
 def test_closing_is_final() -> None:
     store = SharedStore(MemoryStore(), QUIET)
     store.close()
