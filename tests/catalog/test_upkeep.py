@@ -8,6 +8,7 @@ from pyiceberg.table import StaticTable, Table
 
 from endive.catalog import KVCatalog
 from endive.catalog.keys import snapshots_of, table_key
+from endive.catalog.maintenance import orphans
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.works import Work
 from endive.errors import AlreadyInCatalogError, CommitConflictError, ConfigurationError, NotInCatalogError
