@@ -34,7 +34,8 @@ Properties = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON, for machines.")]
 
-REMEDY = "`endive catalog check` says what is wrong"
+MISSING = "`endive catalog check` says what else is missing"
+UNREACHABLE = "see whether its files can be reached from here; --property takes PyIceberg's settings for that"
 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -67,7 +68,8 @@ def opened(
         except NotInCatalogError as error:
             raise NotInCatalogError(error.kind, error.name, _hint(catalog, error, table)) from error
         except OSError as error:
-            raise ResultError(error.filename or url, error.strerror or str(error), REMEDY) from error
+            remedy = MISSING if isinstance(error, FileNotFoundError) else UNREACHABLE
+            raise ResultError(error.filename or url, error.strerror or str(error), remedy) from error
 
 
 def _hint(catalog: KVCatalog, error: NotInCatalogError, table: str | None) -> str:
