@@ -23,6 +23,7 @@ from typing import Any
 
 from endive.errors import EndiveError, OutcomeUnknownError, StoreClosedError
 from endive.kv.transaction import Outcome, Work
+from endive.logs import tell_error
 
 log = logging.getLogger(__name__)
 
@@ -128,10 +129,10 @@ class Committer:
         try:
             return self._commit(works)
         except EndiveError as error:
-            log.warning("a group of %d works failed: %s", len(works), error)
+            tell_error(log, "group_failed", error, works=len(works))
             return [Outcome(error=copy_of(error)) for _ in works]
         except BaseException:
-            log.exception("a group of %d works failed", len(works))
+            log.exception("a group of %d works failed, by a defect", len(works))
             return [Outcome(error=OutcomeUnknownError(self._url)) for _ in works]
 
 
