@@ -14,7 +14,6 @@ committed in between is seen. If another table of the catalog lives in the same 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from posixpath import normpath
 from urllib.parse import urlsplit
 
@@ -118,19 +117,13 @@ def path_of(location: str) -> str:
 
 
 def orphans(listed: Iterable[tuple[str, int]], needed: Iterable[str], older_than_unix_ms: int) -> tuple[str, ...]:
-    """Return the listed locations (with the time of their writing) that are old enough and not needed.
-
-    Objects that stand for directories, as Arrow makes them on S3, are none: some servers would delete what is below.
-    """
-    all_listed = tuple(listed)
+    """Return the listed locations (with the time of their writing) that are old enough and not needed."""
     paths = {path_of(location) for location in needed}
-    directories = {str(parent) for location, _ in all_listed for parent in PurePosixPath(path_of(location)).parents}
     return tuple(
         location
-        for location, modified_unix_ms in all_listed
+        for location, modified_unix_ms in listed
         if modified_unix_ms < older_than_unix_ms
         and path_of(location) not in paths
-        and path_of(location).rstrip("/") not in directories
         and f"/{FOLDER}/" not in path_of(location)
     )
 

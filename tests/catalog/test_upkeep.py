@@ -8,7 +8,6 @@ from pyiceberg.table import StaticTable, Table
 
 from endive.catalog import KVCatalog
 from endive.catalog.keys import snapshots_of, table_key
-from endive.catalog.maintenance import orphans
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.works import Work
 from endive.errors import AlreadyInCatalogError, CommitConflictError, ConfigurationError, NotInCatalogError
@@ -296,9 +295,3 @@ def test_the_mode_can_be_changed(kv: KVCatalog, catalog: EndiveCatalog, table: T
     assert all(Path(one.removeprefix("file://")).exists() for one in logged)
     with pytest.raises(ConfigurationError, match="sometimes"):
         kv.update_properties(NAME, {"endive.metadata-json": "sometimes"})
-
-
-def test_an_object_that_stands_for_a_directory_is_no_orphan() -> None:
-    listed = [("s3://b/t/metadata", 1), ("s3://b/t/metadata/needed.avro", 1), ("s3://b/t/metadata/stray.avro", 1)]
-
-    assert orphans(listed, ["s3://b/t/metadata/needed.avro"], 2) == ("s3://b/t/metadata/stray.avro",)

@@ -111,7 +111,7 @@ def rollback(
 
 RefName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Without one, a list.")]
 Keep = Annotated[
-    str | None, typer.Option("--keep", metavar="DURATION", help="Readers may drop it after this: `30d`. Else never.")
+    str | None, typer.Option("--keep", metavar="DURATION", help="Note that other tools may drop it after this: `30d`.")
 ]
 Drop = Annotated[bool, typer.Option("--drop", help="Remove it; snapshots stay until they expire.")]
 
