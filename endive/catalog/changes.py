@@ -11,7 +11,7 @@ from uuid import UUID
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import SnapshotLogEntry
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
     AddSchemaUpdate,
@@ -116,6 +116,11 @@ def _named_snapshots(record: TableRecord, change: TableChange) -> set[int]:
     return named
 
 
+def added_snapshots(change: TableChange) -> list[Snapshot]:
+    """Return the snapshots that a change adds, in order."""
+    return [update.snapshot for update in change.updates if isinstance(update, AddSnapshotUpdate)]
+
+
 def failed_requirements(change: TableChange, metadata: TableMetadata | None) -> list[tuple[TableRequirement, str]]:
     """Return the requirements that do not hold, with Iceberg's words for it."""
     failed = []
@@ -131,6 +136,12 @@ def check_requirements(change: TableChange, view: TableView | None) -> None:
     """Raise if a requirement does not hold; the error names both sides."""
     metadata = view.metadata if view is not None else None
     failed = failed_requirements(change, metadata)
+    twice = [
+        one for one in added_snapshots(change) if metadata is not None and metadata.snapshot_by_id(one.snapshot_id)
+    ]
+    if twice:
+        problem = f"snapshot {twice[0].snapshot_id} is in the table already: this commit has happened"
+        raise CommitConflictError(text_of(change.identifier), problem)
     if failed:
         problem = "; ".join(words for _, words in failed)
         if metadata is not None and any(isinstance(one, AssertRefSnapshotId) for one, _ in failed):

@@ -5,8 +5,10 @@ runs on the newest state: it commits on exactly the version that a change was wo
 change is worked out anew, an append on top of what won (`rebase`); anything else only if its requirements still hold.
 
 **What may be deleted.** Files that were written for an attempt that certainly failed: the work returned `Stale` or
-raised an error of its own. After `OutcomeUnknownError` a record may name the files, so they stay. The commit is
-repeated once, under its id; a repeat that fails proves nothing, since the first request may still arrive.
+raised an error of its own. After anything else, an interrupt included, a record may name the files, so they stay. A
+commit whose outcome is unknown is repeated once, under its id; a repeat that fails proves nothing, since the first
+request may still arrive. And the list that a client wrote goes only if the record names the one that replaced it: a
+job that was restarted may find that its first life has committed the very same snapshot.
 
 **Locks.** Commits of one process to one table queue. They are not needed for correctness: of commits that race, all
 but one would have worked in vain. Commits that are worked out inside the transaction do not race, and do not queue.
@@ -26,6 +28,7 @@ from endive.catalog import tables
 from endive.catalog.changes import (
     Staged,
     TableChange,
+    added_snapshots,
     check_requirements,
     failed_requirements,
     stage,
@@ -34,12 +37,12 @@ from endive.catalog.changes import (
     whole_metadata,
 )
 from endive.catalog.commit import Stale, commit_changes
-from endive.catalog.keys import commit_key
+from endive.catalog.keys import commit_key, snapshot_key
 from endive.catalog.manifests import changed_files, read_list
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.names import Identifier, text_of
-from endive.catalog.rebase import added_snapshots, is_append, must_rebase, rebase
-from endive.catalog.records import CommitRecord
+from endive.catalog.rebase import is_append, must_rebase, rebase
+from endive.catalog.records import CommitRecord, SnapshotRecord
 from endive.catalog.tables import TableView
 from endive.catalog.works import Transaction, TransactionalStore
 from endive.errors import CommitConflictError, CommitRetriesExhaustedError, NotInCatalogError, OutcomeUnknownError
@@ -103,6 +106,15 @@ class Committer:
             if known is not None:
                 return known
         drawn = commit_id if commit_id is not None else self._new_id()
+        try:
+            return self._commit(changes, drawn)
+        except CommitConflictError:
+            known = self._answered(changes, drawn) if commit_id is not None else None
+            if known is None:
+                raise
+            return known  # what it conflicted with was itself, in an earlier life
+
+    def _commit(self, changes: Sequence[TableChange], drawn: str) -> list[Committed]:
         views = [self._view(change, whole=False) for change in changes]
         indexed = [self._with_files(change, view) for change, view in zip(changes, views, strict=True)]
         if all(self._follows_later(change, view) for change, view in zip(changes, views, strict=True)):
@@ -144,14 +156,12 @@ class Committer:
     def _commit_once(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
         try:
             answer = self._transact(proposals, commit_id)
-        except OutcomeUnknownError:
-            raise  # a record may name the files
         except CommitConflictError:
             self._discard(proposals)
             if not any(is_append(proposal.change) for proposal in proposals):
                 raise
             return Stale(proposals[0].change.identifier)  # if it is a real conflict, the next attempt says so
-        except BaseException:
+        except NotInCatalogError:
             self._discard(proposals)
             raise
         if isinstance(answer, Stale):
@@ -215,7 +225,8 @@ class Committer:
             io = self.files.io(view.record.metadata.location, view.record.metadata.properties)
             moved = rebase(change, view.metadata, io, UUID(self._new_id()), attempt + 1, self._clock())
             change, written = moved.change, moved.written
-        if view is not None and not self.files.written_before(_with_properties(view.record.metadata, change)):
+        if self._follows_later(change, view):
+            check_requirements(change, view)  # a real conflict ends it here, instead of losing every race
             return Proposal(change, view, written=written)
         previous = view.record.metadata_location if view is not None else ""
         staged = stage(change, view, self._clock(), lambda metadata: self.files.new_location(metadata, previous))
@@ -278,10 +289,19 @@ class Committer:
     def _delete_replaced(self, changes: Sequence[TableChange], proposals: Sequence[Proposal]) -> None:
         """Delete the manifest lists that the client wrote, and that a rebased commit has replaced."""
         for change, proposal in zip(changes, proposals, strict=True):
-            kept = {one.manifest_list for one in added_snapshots(proposal.change)}
+            new = {one.snapshot_id: one.manifest_list for one in added_snapshots(proposal.change)}
             for one in added_snapshots(change):
-                if one.manifest_list not in kept:
+                replacement = new[one.snapshot_id]
+                if replacement != one.manifest_list and self._named_list(proposal, one.snapshot_id) == replacement:
                     self.files.delete(one.manifest_list)
+
+    def _named_list(self, proposal: Proposal, snapshot_id: int) -> str | None:
+        """Return the manifest list that the records name for a snapshot."""
+        if proposal.view is None:
+            return None
+        key = snapshot_key(proposal.view.record.uuid, snapshot_id)
+        body = self.store.read_known(lambda tx: tx.get(key))
+        return None if body is None else SnapshotRecord.decoded(body).snapshot.manifest_list
 
     @contextmanager
     def _queued(self, identifiers: set[Identifier]) -> Iterator[None]:

@@ -34,7 +34,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from endive.catalog.changes import TableChange, failed_requirements
+from endive.catalog.changes import TableChange, added_snapshots, failed_requirements
 from endive.catalog.manifests import metadata_path, own_manifests, read_list, unassigned, write_added, write_list
 
 RETRIES = TableProperties.COMMIT_NUM_RETRIES
@@ -46,11 +46,6 @@ class Rebased:
 
     change: TableChange
     written: tuple[str, ...]
-
-
-def added_snapshots(change: TableChange) -> list[Snapshot]:
-    """Return the snapshots that a change adds, in order."""
-    return [update.snapshot for update in change.updates if isinstance(update, AddSnapshotUpdate)]
 
 
 def is_append(change: TableChange) -> bool:
@@ -68,6 +63,8 @@ def must_rebase(change: TableChange, metadata: TableMetadata) -> bool:
     """Whether a change fits the state once it is rebased, and not before."""
     if not is_append(change) or metadata.format_version > 2 or metadata.properties.get(RETRIES) == "0":
         return False
+    if any(metadata.snapshot_by_id(one.snapshot_id) is not None for one in added_snapshots(change)):
+        return False  # it has happened
     failed = failed_requirements(change, metadata)
     if any(not isinstance(requirement, AssertRefSnapshotId) for requirement, _ in failed):
         return False

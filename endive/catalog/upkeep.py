@@ -81,7 +81,8 @@ def remove_orphans(
     location = catalog.load_table(name).metadata.location
     _require_alone(catalog, name, location)
     place = open_place(location, catalog.properties)
-    listed = [(f"{location}/{one.path}", one.modified_unix_ms) for one in place.list("")]
+    # An empty object may be PyArrow's mark of a folder on S3, which it makes when it deletes a file there.
+    listed = [(f"{location}/{one.path}", one.modified_unix_ms) for one in place.list("") if one.size_bytes]
     table = catalog.load_table(name)  # after the listing: what was committed meanwhile is seen
     require_collectable(name, table.metadata)
     io = catalog.files.io(location, table.metadata.properties)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
-from pyiceberg.table import StaticTable, Table
+from pyiceberg.table import StaticTable, Table, Transaction
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate, TableUpdate
 from pyiceberg.types import LongType
@@ -336,6 +336,64 @@ def test_a_repeated_append_adds_nothing(catalog: EndiveCatalog, table: Table) ->
 
     assert catalog.kv.commit(NAME, late._requirements, late._updates, commit_id="once") == first
     assert rows_of(table) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_a_restarted_job_does_not_delete_what_its_first_life_committed(
+    catalog: EndiveCatalog, rival: EndiveCatalog, store: Interrupted, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Both commit the same snapshot under the same id; the second sees the branch moved, but not yet by whom."""
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+    late = table.transaction()
+    late.append(numbers(1))
+    original, first_life = store.read_known, [late]
+
+    def read_known(work: Work[T]) -> T:
+        if first_life:
+            first = first_life.pop()
+            rival.kv.commit(NAME, first._requirements, first._updates, commit_id="batch 1")
+            rival.load_table(NAME).append(numbers(2))
+        return original(work)
+
+    monkeypatch.setattr(store, "read_known", read_known)
+    catalog.kv.commit(NAME, late._requirements, late._updates, commit_id="batch 1")
+
+    assert rows_of(catalog.load_table(NAME)) == [1, 2]
+    assert table.refresh().snapshots()[0].manifest_list == late_list(late)
+
+
+def late_list(transaction: Transaction) -> str:
+    (added,) = (one for one in transaction._updates if isinstance(one, AddSnapshotUpdate))
+    return added.snapshot.manifest_list
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_an_append_with_a_real_conflict_fails_at_once(catalog: EndiveCatalog, mode: str) -> None:
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+    late = catalog.load_table(NAME).transaction()
+    with late.update_schema() as update:
+        update.add_column("k", LongType())
+    late.append(numbers(1))
+    with table.update_schema() as update:
+        update.add_column("m", LongType())
+
+    with pytest.raises(CommitConflictError, match="current schema id has changed"):
+        catalog.kv.commit(NAME, late._requirements, late._updates)
+
+
+def test_an_interrupted_commit_deletes_nothing(
+    catalog: EndiveCatalog, table: Table, store: Interrupted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control-C while the request is under way: the record may name the file a moment later."""
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = files_of(table)
+    monkeypatch.setattr(store, "transact", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        catalog.kv.update_properties(NAME, {"a": "b"})
+    assert len(files_of(table) - before) == 1
 
 
 def test_old_answers_are_forgotten(kv: KVCatalog, store: Interrupted, monkeypatch: pytest.MonkeyPatch) -> None:
