@@ -43,7 +43,7 @@ def compacted_means_ghost() -> Any:
 def no_look_after_reading() -> Any:
     """Slots that were read are believed, though they may have been collected and filled again."""
 
-    def catch_up(state: MemberState) -> Steps[MemberState]:
+    def catch_up(state: MemberState, is_behind: bool = False) -> Steps[MemberState]:
         end = yield from contiguous_end(WAL, state.wal_end)
         groups = yield from replay(state.wal_end, end)
         if groups:

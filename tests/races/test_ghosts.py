@@ -1,0 +1,100 @@
+"""Ghosts, step by step: a member stops where the race is, others go on, and it finds out whether its commit counted."""
+
+from functools import partial
+
+import pytest
+
+from endive.drivers.blocking import BlockingDriver
+from endive.errors import OutcomeUnknownError, StorageUnavailableError
+from endive.kv.collector import collect_garbage
+from endive.kv.compactor import claim_compactor, compact_wal
+from endive.kv.membership import MemberState, commit_group, join_shared
+from endive.kv.model import PUT_IDS_KEPT
+from endive.kv.tables import NoCache
+from endive.protocol.requests import List
+from tests.races.members import append_letter, logs_at_rest
+from tests.races.processes import Process, driver_of
+
+
+def commit(driver: BlockingDriver, state: MemberState, letter: str) -> MemberState:
+    return driver.run(commit_group(state, (partial(append_letter, letter),), NoCache())).state
+
+
+def compacted_and_collected(driver: BlockingDriver) -> None:
+    driver.run(compact_wal(driver.run(claim_compactor())))
+    driver.run(collect_garbage(retention_ms=0))
+
+
+def log(driver: BlockingDriver) -> str:
+    objects = driver.objects
+    return logs_at_rest({info.path: objects.get(info.path) or b"" for info in objects.list("")})[0]
+
+
+def test_a_member_that_fills_a_collected_slot_commits_again() -> None:
+    driver = driver_of()
+    state = driver.run(join_shared())
+    stalled = Process(commit_group(state, (partial(append_letter, "a"),), NoCache()), driver).to_put("wal/")
+    ahead = commit(driver, state, "b")
+    commit(driver, ahead, "c")
+    compacted_and_collected(driver)
+
+    committed = stalled.finish()
+
+    assert log(driver) == "bca"
+    assert committed.losses == 1
+
+
+def test_a_member_whose_slot_is_compacted_before_it_looks_has_committed() -> None:
+    driver = driver_of()
+    state = driver.run(join_shared())
+    quick = Process(commit_group(state, (partial(append_letter, "a"),), NoCache()), driver).to_put("wal/")
+    quick.step()
+    compacted_and_collected(driver)
+
+    committed = quick.finish()
+
+    assert log(driver) == "a"
+    assert (committed.losses, committed.slot) == (0, state.wal_end + 1)
+
+
+def test_a_create_that_is_repeated_after_its_slot_was_collected_is_recognised() -> None:
+    """The reply is lost; the object is compacted and collected; the repeat succeeds, as a ghost of its own commit."""
+    driver = driver_of()
+    state = driver.run(join_shared())
+    unlucky = Process(commit_group(state, (partial(append_letter, "a"),), NoCache()), driver).to_put("wal/")
+    assert unlucky.request is not None
+    driver.answer(unlucky.request)
+    unlucky.fail(OutcomeUnknownError("reply lost"))
+    ahead = driver.run(join_shared())
+    commit(driver, ahead, "b")
+    compacted_and_collected(driver)
+
+    unlucky.finish()
+
+    assert log(driver) == "ab"
+
+
+def test_a_slot_that_is_not_remembered_has_an_unknown_outcome() -> None:
+    driver = driver_of()
+    state = driver.run(join_shared())
+    stalled = Process(commit_group(state, (partial(append_letter, "a"),), NoCache()), driver).to_put("wal/")
+    ahead = state
+    for _ in range(PUT_IDS_KEPT + 2):
+        ahead = commit(driver, ahead, "b")
+    compacted_and_collected(driver)
+
+    with pytest.raises(OutcomeUnknownError):
+        stalled.finish()
+    assert "a" not in log(driver)
+
+
+def test_a_commit_that_cannot_be_looked_after_has_an_unknown_outcome() -> None:
+    driver = driver_of()
+    state = driver.run(join_shared())
+    process = Process(commit_group(state, (partial(append_letter, "a"),), NoCache()), driver).to_put("wal/")
+    process.step()
+    assert isinstance(process.request, List)
+
+    with pytest.raises(OutcomeUnknownError):
+        process.fail(StorageUnavailableError("manifest/", "gone"))
+    assert log(driver) == "a"
