@@ -68,7 +68,8 @@ def _words(document: dict[str, Any]) -> str:
     cpu_ms = {row["catalog"]: row["cpu_ms_per_commit"] for row in document["rows"] if _is_the_aims(row)}
     return (
         f"Metadata-only commits of 8 writers, beside the SQLite file: {', '.join(said)}. The aim is 10. "
-        f"Of {acknowledged:,} acknowledged commits of all four, {lost} rows or properties were missing afterwards. A metadata-only commit "
+        f"Of {acknowledged:,} acknowledged commits of all four, {lost} rows or properties were missing afterwards. "
+        "A metadata-only commit "
         f"of 8 writers to a table each took {cpu_ms[SQL_FILE]:.1f} ms of a core with the SQLite file, "
         f"{cpu_ms[list(CATALOGS)[2]]:.1f} and {cpu_ms[list(CATALOGS)[3]]:.1f} ms with Endive. Load of the machine, of "
         f"{document['machine']['cores']} cores, before and after: {load['load_average_before']:.0f} and "
