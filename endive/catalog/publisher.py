@@ -9,6 +9,7 @@ The log of metadata files in a table holds only files that were written.
 """
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Condition, Thread
 from uuid import UUID
@@ -27,6 +28,9 @@ from endive.protocol.requests import Steps
 
 PAUSE_S = 0.5
 """Between rounds: a table that changes all the time gets a file so often, not one for each change."""
+
+PARALLEL_MAX = 16
+"""Tables whose files are written at the same time: over a remote store each takes three or four requests."""
 
 logger = logging.getLogger(__name__)
 
@@ -126,8 +130,10 @@ class Publisher:
     def _publish_all(self) -> None:
         with self._changed:
             behind, self._behind = self._behind, set()
-        for identifier in sorted(behind):
-            self._publish_quietly(identifier)
+        if not behind:
+            return
+        with ThreadPoolExecutor(min(len(behind), PARALLEL_MAX), thread_name_prefix="endive-metadata") as pool:
+            list(pool.map(self._publish_quietly, sorted(behind)))
 
     def _publish_quietly(self, identifier: Identifier) -> None:
         """Write a table's file if it can be written now; the records have everything, so it can wait."""
