@@ -77,6 +77,10 @@ class SparkUnavailableError(EndiveError):
     log: Sequence[str] = ()
     """The last lines that Spark's JVM wrote; empty if it wrote none or never ran."""
 
+    def __post_init__(self) -> None:
+        self.log = tuple(self.log)
+        super().__post_init__()
+
     def __str__(self) -> str:
         lines = "".join(f"\n  {line}" for line in self.log)
         return f"{self.problem}; {self.remedy}" + (f"\nThe last lines of Spark's log:{lines}" if lines else "")
