@@ -133,6 +133,7 @@ def test_measures_of_what_was_fetched_are_those_of_the_directory(spark: SparkSes
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:unclosed <socket.socket.*:ResourceWarning")  # PySpark's
 def test_the_commands_from_sweep_to_report(endive: CommandLine) -> None:  # noqa: F811 - the fixture
     endive.write("few.toml", sweep_text(tables="[1]"))
     url = (endive.directory / "lake").as_uri()
