@@ -110,10 +110,10 @@ STORE: dict[str, Case] = {
     ),
 }
 LONG_STORE: dict[str, Case] = {
-    "two writers, a lost reply; one preemption": (WRITERS, Bounds(lost_replies=1, preemptions=1, repeated=())),
-    "an old writer and a new one, compactor, collector, recovery; one preemption": (
+    "two writers, a lost reply; two preemptions": (WRITERS, Bounds(lost_replies=1, preemptions=2, repeated=())),
+    "an old writer and a new one, compactor, collector, recovery; two preemptions": (
         {**OLD_AND_NEW, **KEEPERS, **RECOVERY},
-        Bounds(preemptions=1, repeated=()),
+        Bounds(preemptions=2, repeated=()),
     ),
 }
 
