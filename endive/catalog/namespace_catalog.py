@@ -5,7 +5,6 @@ id of who created a namespace, by a table's uuid, by a commit's id.
 """
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Self, TypeVar
 
 from endive.catalog import namespaces
@@ -21,6 +20,7 @@ from endive.catalog.records import (
     CatalogRecord,
 )
 from endive.catalog.works import Transaction, TransactionalStore, Work
+from endive.closing import Closing
 from endive.drivers.blocking import random_id, unix_ms
 from endive.errors import CatalogNotFoundError, ConfigurationError, NotInCatalogError, OutcomeUnknownError
 from endive.protocol.requests import Steps
@@ -28,7 +28,7 @@ from endive.protocol.requests import Steps
 T = TypeVar("T")
 
 
-class NamespaceCatalog:
+class NamespaceCatalog(Closing):
     """Namespaces on a shared store, and how it is opened.
 
     Args:
@@ -123,14 +123,6 @@ class NamespaceCatalog:
         self._publisher.close()
         release, self._release = self._release, lambda: None
         release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # Namespaces.
 
