@@ -42,6 +42,7 @@ from endive.catalog.keys import (
 )
 from endive.catalog.names import Identifier, text_of
 from endive.catalog.records import SnapshotRecord, TableRecord, encoded_history
+from endive.catalog.refs import keeping_retention
 from endive.catalog.tables import TableView, partial_view, whole_view
 from endive.catalog.updates import updated
 from endive.catalog.works import Transaction
@@ -200,6 +201,7 @@ def stage(
     if view is not None:
         _check_removals(change, view.record.metadata)
         _check_sequence(change, view.record.metadata)
+        change = replace(change, updates=keeping_retention(change.updates, view.record.metadata))
         view = _narrowed(view, change)
     base = view.metadata if view is not None else None
     previous = view.record.metadata_location if view is not None and name_file is not None else ""

@@ -20,13 +20,10 @@ from urllib.parse import urlsplit
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
-from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
+from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog.manifests import read_entries, read_list
 from endive.catalog.opening import FOLDER
-from endive.catalog.refs import RequirementsAndUpdates
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +64,6 @@ def named_by(metadata: TableMetadata, metadata_location: str) -> set[str]:
     named |= {one.statistics_path for one in metadata.statistics}
     named |= {one.statistics_path for one in metadata.partition_statistics}
     return named - {""}
-
-
-# Expiry.
-
-
-def expired(metadata: TableMetadata, older_than_unix_ms: int, keep_last: int) -> tuple[int, ...]:
-    """Return the snapshots that are old enough, and that neither a branch's recent past nor a tag needs."""
-    kept: set[int] = {ref.snapshot_id for ref in metadata.refs.values()}
-    for ref in metadata.refs.values():
-        if ref.snapshot_ref_type == SnapshotRefType.BRANCH:
-            count = max(keep_last, ref.min_snapshots_to_keep or 1, 1)
-            past = ancestors_of(metadata.snapshot_by_id(ref.snapshot_id), metadata)
-            kept |= {one.snapshot_id for one, _ in zip(past, range(count), strict=False)}
-    return tuple(
-        one.snapshot_id
-        for one in metadata.snapshots
-        if one.timestamp_ms < older_than_unix_ms and one.snapshot_id not in kept
-    )
-
-
-def removal(metadata: TableMetadata, snapshot_ids: Sequence[int]) -> RequirementsAndUpdates:
-    """Remove snapshots. The commit refuses those that a branch or tag points to by then."""
-    return (AssertTableUUID(uuid=metadata.table_uuid),), (RemoveSnapshotsUpdate(snapshot_ids=list(snapshot_ids)),)
 
 
 def unneeded(io: FileIO, gone: Sequence[Snapshot], remaining: Sequence[Snapshot]) -> tuple[str, ...]:

@@ -12,11 +12,12 @@ from pyiceberg.utils.properties import property_as_bool
 from endive.catalog.changes import TableChange
 from endive.catalog.files import ALL, file_rows
 from endive.catalog.keys import TABLES, snapshot_key
-from endive.catalog.maintenance import expired, named_by, orphans, overlaps, reachable, removal, unneeded
+from endive.catalog.maintenance import named_by, orphans, overlaps, reachable, unneeded
 from endive.catalog.manifests import all_files, read_list
 from endive.catalog.names import Identifier, table_of, text_of
 from endive.catalog.opening import open_place
 from endive.catalog.records import SnapshotRecord, TableRecord
+from endive.catalog.retention import expiring, removal
 from endive.catalog.works import Transaction
 from endive.errors import ConfigurationError, NotInCatalogError
 from endive.protocol.requests import Steps
@@ -31,8 +32,10 @@ logger = logging.getLogger(__name__)
 class ExpiredSnapshots:
     """What expiry removed."""
 
-    snapshot_ids: tuple[int, ...]
-    deleted_files: tuple[str, ...]
+    snapshot_ids: tuple[int, ...] = ()
+    deleted_files: tuple[str, ...] = ()
+    refs: tuple[str, ...] = ()
+    """Branches and tags past their age."""
 
 
 def delete_files(io: FileIO, locations: Iterable[str]) -> tuple[str, ...]:
@@ -56,20 +59,20 @@ def require_collectable(name: Identifier, metadata: TableMetadata) -> None:
 
 
 def expire(
-    catalog: "TableCatalog", identifier: str | Identifier, older_than_unix_ms: int, keep_last: int
+    catalog: "TableCatalog", identifier: str | Identifier, older_than_unix_ms: int | None, keep_last: int | None
 ) -> ExpiredSnapshots:
-    """Remove old snapshots from a table, then the files that nothing else needs."""
+    """Remove old branches, tags and snapshots from a table, then the files that nothing else needs."""
     table = catalog.load_table(identifier)
     require_collectable(table.identifier, table.metadata)
-    ids = expired(table.metadata, older_than_unix_ms, keep_last)
-    if not ids:
-        return ExpiredSnapshots((), ())
-    change = TableChange(table.identifier, *removal(table.metadata, ids))
-    catalog.commit_many([change])
-    gone = [one for one in table.metadata.snapshots if one.snapshot_id in ids]
+    expiry = expiring(table.metadata, catalog.now_ms(), older_than_unix_ms, keep_last)
+    if not expiry:
+        return ExpiredSnapshots()
+    catalog.commit_many([TableChange(table.identifier, *removal(table.metadata, expiry))])
+    gone = [one for one in table.metadata.snapshots if one.snapshot_id in expiry.snapshot_ids]
     remaining = _same(table, catalog.load_table(table.identifier)).metadata.snapshots
     io = catalog.files.io(table.metadata.location, table.metadata.properties)
-    return ExpiredSnapshots(ids, delete_files(io, unneeded(io, gone, remaining)))
+    deleted = delete_files(io, unneeded(io, gone, remaining)) if gone else ()
+    return ExpiredSnapshots(expiry.snapshot_ids, deleted, expiry.refs)
 
 
 def remove_orphans(
