@@ -34,7 +34,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from endive.catalog.files import NO_FILES, FilesOfSnapshot, file_rows
+from endive.catalog.files import NO_FILES, NONE, FilesOfSnapshot, file_rows
 from endive.catalog.keys import (
     history_key,
     snapshot_key,
@@ -140,6 +140,14 @@ def check_requirements(change: TableChange, view: TableView | None) -> None:
     twice = [
         one for one in added_snapshots(change) if metadata is not None and metadata.snapshot_by_id(one.snapshot_id)
     ]
+    leaving = [
+        one.snapshot_id
+        for one in added_snapshots(change)
+        if view is not None and one.snapshot_id in view.record.unswept
+    ]
+    if leaving:
+        problem = f"snapshot {leaving[0]} was in the table and has expired; its rows are still being deleted"
+        raise CommitConflictError(text_of(change.identifier), problem)
     if twice:
         problem = f"snapshot {twice[0].snapshot_id} is in the table already: this commit has happened"
         raise CommitConflictError(text_of(change.identifier), problem)
@@ -334,7 +342,11 @@ def _with_rows(record: TableRecord, view: TableView | None, change: TableChange)
         puts.append((history_key(uuid, number), encoded_history(entry)))
     bare = new.model_copy(update={"snapshots": [], "snapshot_log": []})
     record = replace(
-        record, metadata=bare, snapshots_made=made, history_length=record.history_length + len(added_history)
+        record,
+        metadata=bare,
+        snapshots_made=made,
+        history_length=record.history_length + len(added_history),
+        unswept=(*record.unswept, *(one for one in gone if before[one].files != NONE)),
     )
     puts.append((table_key(record.identifier), record.encoded()))
     added = [one.snapshot.snapshot_id for one in change.updates if isinstance(one, AddSnapshotUpdate)]

@@ -12,7 +12,8 @@ else knows of; so only files older than a limit count. The listing comes before 
 committed in between is seen. If another table of the catalog lives in the same place, nothing is deleted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from posixpath import normpath
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog.manifests import read_entries, read_list
 from endive.catalog.opening import FOLDER
+from endive.errors import CorruptObjectError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +43,38 @@ class Reachable:
         return self.lists | self.manifests | self.files
 
 
-def reachable(io: FileIO, snapshots: Iterable[Snapshot], known: frozenset[str] = frozenset()) -> Reachable:
-    """Return what snapshots need; manifests in `known` are not looked into."""
+def reachable(
+    io: FileIO,
+    snapshots: Iterable[Snapshot],
+    known: frozenset[str] = frozenset(),
+    problems: list[FileNotFoundError | CorruptObjectError] | None = None,
+) -> Reachable:
+    """Return what snapshots need; manifests in `known` are not looked into.
+
+    `problems`: where what is missing or damaged is noted and passed over; None: it is raised.
+    """
     lists: set[str] = set()
     manifests: dict[str, ManifestFile] = {}
     for snapshot in snapshots:
         lists.add(snapshot.manifest_list)
-        manifests |= {one.manifest_path: one for one in read_list(io, snapshot.manifest_list)}
-    files = {
-        entry.data_file.file_path
-        for path, manifest in manifests.items()
-        if path not in known
-        for entry in read_entries(io, manifest)
-        if entry.status != ManifestEntryStatus.DELETED
-    }
+        with _noting(problems):
+            manifests |= {one.manifest_path: one for one in read_list(io, snapshot.manifest_list)}
+    files: set[str] = set()
+    for path in manifests.keys() - known:
+        with _noting(problems):
+            entries = read_entries(io, manifests[path])
+            files |= {one.data_file.file_path for one in entries if one.status != ManifestEntryStatus.DELETED}
     return Reachable(frozenset(lists), frozenset(manifests), frozenset(files))
+
+
+@contextmanager
+def _noting(problems: list[FileNotFoundError | CorruptObjectError] | None) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, CorruptObjectError) as error:
+        if problems is None:
+            raise
+        problems.append(error)
 
 
 def named_by(metadata: TableMetadata, metadata_location: str) -> set[str]:
