@@ -34,7 +34,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from endive.catalog.files import NO_FILES, FilesOfSnapshot, file_rows
+from endive.catalog.files import NO_FILES, NONE, FilesOfSnapshot, file_rows
 from endive.catalog.keys import (
     history_key,
     snapshot_key,
@@ -42,6 +42,7 @@ from endive.catalog.keys import (
 )
 from endive.catalog.names import Identifier, text_of
 from endive.catalog.records import SnapshotRecord, TableRecord, encoded_history
+from endive.catalog.refs import keeping_retention
 from endive.catalog.tables import TableView, partial_view, whole_view
 from endive.catalog.updates import updated
 from endive.catalog.works import Transaction
@@ -142,6 +143,14 @@ def check_requirements(change: TableChange, view: TableView | None) -> None:
     twice = [
         one for one in added_snapshots(change) if metadata is not None and metadata.snapshot_by_id(one.snapshot_id)
     ]
+    leaving = [
+        one.snapshot_id
+        for one in added_snapshots(change)
+        if view is not None and one.snapshot_id in view.record.unswept
+    ]
+    if leaving:
+        problem = f"snapshot {leaving[0]} was in the table and has expired; its rows are still being deleted"
+        raise CommitConflictError(text_of(change.identifier), problem)
     if twice:
         problem = f"snapshot {twice[0].snapshot_id} is in the table already: this commit has happened"
         raise CommitConflictError(text_of(change.identifier), problem)
@@ -203,6 +212,7 @@ def stage(
     if view is not None:
         _check_removals(change, view.record.metadata)
         _check_sequence(change, view.record.metadata)
+        change = replace(change, updates=keeping_retention(change.updates, view.record.metadata))
         view = _narrowed(view, change)
     base = view.metadata if view is not None else None
     previous = view.record.metadata_location if view is not None and name_file is not None else ""
@@ -332,6 +342,7 @@ def _with_rows(change: TableChange, view: TableView | None, new: TableMetadata, 
         metadata_unix_ms=new.last_updated_ms if location else old.metadata_unix_ms,
         snapshots_made=made,
         history_length=old.history_length + len(added_history),
+        unswept=(*old.unswept, *(one for one in gone if before[one].files != NONE)),
     )
     puts.append((table_key(record.identifier), record.encoded()))
     added = [one.snapshot.snapshot_id for one in change.updates if isinstance(one, AddSnapshotUpdate)]

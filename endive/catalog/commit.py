@@ -21,11 +21,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from endive.catalog.changes import Staged, TableChange, check_requirements, stage, view_for
+from endive.catalog.dropped import require_cleared
 from endive.catalog.files import take_over
 from endive.catalog.keys import (
     commit_key,
     commit_version_key,
-    files_of,
     snapshot_key,
 )
 from endive.catalog.names import Identifier
@@ -68,6 +68,7 @@ def commit_changes(
             return Stale(change.identifier)
         if staged.base_uuid is None:
             yield from require_namespace(tx, change.identifier[:-1])
+            yield from require_cleared(tx, staged.record.uuid)
         answer = yield from _install(tx, staged, commit_id)
         answers.append(answer)
     return tuple(answers)
@@ -111,13 +112,9 @@ def _install(tx: Transaction, staged: Staged, commit_id: str) -> Steps[CommitRec
 
 
 def _hand_over_files(tx: Transaction, staged: Staged) -> Steps[dict[bytes, str]]:
-    """Remove the file rows of snapshots that go; return what the records of others say of their files then, by key."""
+    """Hand over what snapshots that go have; return what the records of others say of their files then, by key."""
     remaining = {one.snapshot_id for one in staged.after.snapshots}
     gone = frozenset(one.snapshot.snapshot_id for one in staged.snapshots_before) - remaining
     uuid = staged.record.uuid
     kinds = yield from take_over(tx, staged.snapshots_before, gone)
-    for snapshot_id in sorted(gone):
-        rows = yield from tx.scan(files_of(uuid, snapshot_id))
-        for key, _ in rows:
-            tx.delete(key)
     return {snapshot_key(uuid, snapshot_id): kind for snapshot_id, kind in kinds.items()}

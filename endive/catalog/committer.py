@@ -47,7 +47,13 @@ from endive.catalog.rebase import is_append, must_rebase, rebase
 from endive.catalog.records import CommitRecord, SnapshotRecord
 from endive.catalog.tables import TableView
 from endive.catalog.works import Transaction, TransactionalStore, Work
-from endive.errors import CommitConflictError, CommitRetriesExhaustedError, NotInCatalogError, OutcomeUnknownError
+from endive.errors import (
+    AlreadyInCatalogError,
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    NotInCatalogError,
+    OutcomeUnknownError,
+)
 from endive.protocol.requests import Steps
 
 ATTEMPTS = "endive.commit.attempts"
@@ -162,7 +168,7 @@ class Committer:
             if not any(is_append(proposal.change) for proposal in proposals):
                 raise
             return Stale(proposals[0].change.identifier)  # if it is a real conflict, the next attempt says so
-        except NotInCatalogError:
+        except (AlreadyInCatalogError, NotInCatalogError):
             self._discard(proposals)
             raise
         if isinstance(answer, Stale):
@@ -217,22 +223,30 @@ class Committer:
         return proposals
 
     def _proposal(self, change: TableChange, attempt: int) -> Proposal:
+        written: list[str] = []
+        try:
+            return self._worked_out(change, attempt, written)
+        except BaseException:  # nothing can name the files: no transaction has begun
+            for path in written:
+                self.files.delete(path)
+            raise
+
+    def _worked_out(self, change: TableChange, attempt: int, written: list[str]) -> Proposal:
+        """Return a change as it is about to be committed; every file is noted before it is written."""
         view = self._view(change, whole=True)
-        written: tuple[str, ...] = ()
         if view is not None and must_rebase(change, view.metadata):
             io = self.files.io(view.record.metadata.location, view.record.metadata.properties)
-            moved = rebase(change, view.metadata, io, UUID(self._new_id()), attempt + 1, self._clock())
-            change, written = moved.change, moved.written
+            change = rebase(change, view.metadata, io, UUID(self._new_id()), attempt + 1, self._clock(), written)
         if self._follows_later(change, view):
             check_requirements(change, view)  # a real conflict ends it here, instead of losing every race
-            return Proposal(change, view, written=written)
+            return Proposal(change, view, written=tuple(written))
         previous = view.record.metadata_location if view is not None else ""
         staged = stage(change, view, self._clock(), lambda metadata: self.files.new_location(metadata, previous))
         whole = whole_metadata(view, staged)
         if not staged.changes_nothing:
+            written.append(staged.record.metadata_location)
             self.files.write(whole, staged.record.metadata_location)
-            written += (staged.record.metadata_location,)
-        return Proposal(change, view, staged, whole, written)
+        return Proposal(change, view, staged, whole, tuple(written))
 
     def _view(self, change: TableChange, whole: bool) -> TableView | None:
         """Return the table as this process knows it; as it is, if it seems not to fit the change."""

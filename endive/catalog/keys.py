@@ -8,6 +8,7 @@
     __files/{uuid}/{snapshot id}/{path}          a file that a snapshot added, removed or took over
     __commits/{uuid}/id/{commit id}              what a commit answered, to answer a repeat
     __commits/{uuid}/version/{version}           the commit id of a version, so that old ones can be forgotten
+    __dropped/{uuid}                             a table that was dropped, until its rows are cleared
 
 Snapshots and files go by the table's uuid, so that a rename writes one record. The levels of a namespace are joined
 by dots, and everything in a name but letters, digits, `_`, `-` and `~` is written as in URLs (`%2E` for a dot): keys
@@ -27,6 +28,7 @@ SNAPSHOTS = "__snapshots/"
 HISTORY = "__history/"
 FILES = "__files/"
 COMMITS = "__commits/"
+DROPPED = "__dropped/"
 
 
 @lru_cache(maxsize=4096)
@@ -125,3 +127,8 @@ def commit_key(uuid: UUID, commit_id: str) -> bytes:
 def commit_version_key(uuid: UUID, version: int) -> bytes:
     """Return the key that tells which commit made a version."""
     return commits_of(uuid) + f"version/{version:020d}".encode()
+
+
+def dropped_key(uuid: UUID) -> bytes:
+    """Return the key of the mark that a dropped table leaves."""
+    return f"{DROPPED}{uuid}".encode()

@@ -63,6 +63,8 @@ class MetadataFiles:
         """Delete a file that nothing names; what cannot be deleted stays as an orphan."""
         try:
             self.io(location).delete(location)
+        except FileNotFoundError:
+            pass
         except OSError:
             logger.warning("could not delete %s, which nothing names", location, exc_info=True)
 

@@ -119,6 +119,10 @@ class NamespaceCatalog(Closing):
                 self.url, [f"the catalog has format {found}; this Endive knows up to {FORMAT_VERSION}: update it"]
             )
 
+    def now_ms(self) -> int:
+        """Return the time by the catalog's clock."""
+        return self._clock()
+
     def close(self) -> None:
         """Write what is to be written in the background, and let go of the store."""
         self._publisher.close()

@@ -183,6 +183,8 @@ class TableRecord:
     """How many there ever were: the next one's ordinal."""
     history_length: int = 0
     """The next line's number."""
+    unswept: tuple[int, ...] = ()
+    """Snapshots that have expired, and whose file rows are still to be deleted."""
 
     @property
     def uuid(self) -> UUID:
@@ -220,6 +222,7 @@ class TableRecord:
                 "metadata_unix_ms": self.metadata_unix_ms,
                 "snapshots_made": self.snapshots_made,
                 "history_length": self.history_length,
+                **({"unswept": self.unswept} if self.unswept else {}),
             }
         )
         return decoded_table.remember(body, self)
@@ -245,6 +248,7 @@ def decode_table(body: bytes) -> TableRecord:
         metadata_unix_ms=fields["metadata_unix_ms"],
         snapshots_made=fields["snapshots_made"],
         history_length=fields["history_length"],
+        unswept=tuple(fields.get("unswept", ())),
     )
 
 

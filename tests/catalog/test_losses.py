@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from endive.catalog import KVCatalog, TableChange, refs, upkeep
+from endive.catalog import KVCatalog, TableChange, committer, manifests, rebase, refs, upkeep
 from endive.catalog.committer import Committer
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.pyiceberg import EndiveCatalog
@@ -149,6 +149,56 @@ def test_a_sequence_number_taken_on_another_branch_is_a_conflict(catalog: Endive
     stale.delete("n = 1")
 
     assert rows(catalog) == [2]
+
+
+BEFORE, BACKGROUND = MODES
+
+
+@pytest.mark.parametrize(
+    ("mode", "step"),
+    [
+        *((BEFORE, "stage"), (BEFORE, "write"), (BEFORE, "write_list")),
+        *((BACKGROUND, "check_requirements"), (BACKGROUND, "write_list")),
+    ],
+)
+@pytest.mark.parametrize("appends", [1, 2])
+def test_an_append_that_cannot_be_worked_out_leaves_no_file(
+    catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str, appends: int, step: str
+) -> None:
+    """It lost its race, and the files that put it on top are written when something goes wrong."""
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+    transaction = table.transaction()
+    for n in range(appends):
+        transaction.append(numbers(n))
+    change = TableChange(NAME, transaction._requirements, transaction._updates)
+    catalog.load_table(NAME).append(numbers(9))
+    suffixes = {".avro", ".json"} if mode == BEFORE else {".avro"}  # in the background a thread writes the others
+
+    def written() -> set[Path]:
+        found = Path(table.location().removeprefix("file://")).rglob("*")
+        return {path for path in found if path.suffix in suffixes}
+
+    before = written()
+    write_list = manifests.write_list
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("what nobody thought of")
+
+    def write_and_fail(*arguments: object) -> None:
+        write_list(*arguments)  # type: ignore[arg-type]
+        fail()
+
+    with monkeypatch.context() as patch:
+        if step == "write_list":
+            patch.setattr(rebase, "write_list", write_and_fail)
+        else:
+            patch.setattr(MetadataFiles if step == "write" else committer, step, fail)
+        with pytest.raises(ValueError, match="nobody thought of"):
+            catalog.kv.commit_many([change])
+
+    assert written() == before
+    catalog.kv.commit_many([change])
+    assert rows(catalog) == [*range(appends), 9]
 
 
 # Upkeep.

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from time import sleep
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -362,6 +363,17 @@ def test_expiry_says_what_it_would_do_then_does_it_and_spares_tags(filled: Lake)
     assert "0 faults" in filled("check", "--data-files").out
     filled("set", "db.events", "gc.enabled=false")
     assert "gc.enabled=false forbids" in filled("expire", "db.events", "--older-than", "0s", code=2).err
+
+
+def test_expiry_removes_a_tag_past_its_age(filled: Lake) -> None:
+    first = filled.json("history", "db.events")["snapshots"][0]["snapshot_id"]
+    filled("tag", "db.events", "brief", "--snapshot", str(first), "--keep", "1s")
+    filled("tag", "db.events", "long", "--snapshot", str(first), "--keep", "1d")
+    sleep(1.1)
+
+    assert "would go: brief" in filled("expire", "db.events", "--dry-run").out
+    assert filled.json("expire", "db.events")["refs"] == ["brief"]
+    assert [one["name"] for one in filled.json("tag", "db.events")] == ["long"]
 
 
 def test_orphans_are_only_listed_until_told_to_delete_them(filled: Lake) -> None:

@@ -72,9 +72,15 @@ def _print(faults: list[CatalogFault], report: CatalogReport, as_json: bool) -> 
         "files": report.files,
     }
     if as_json:
-        print_json({"faults": [asdict(fault) for fault in faults], "looked_at": figures})
+        document = {"faults": [asdict(fault) for fault in faults], "looked_at": figures}
+        print_json(document | {"leftover_rows": report.leftovers})
         return
     for fault in faults:
         output.print(f"[red]fault:[/] {output.escape(str(fault))}", soft_wrap=True)
     looked_at = ", ".join(f"{count} {what}" for what, count in figures.items())
+    if report.leftovers:
+        words = (
+            "rows of dropped tables or expired snapshots are left by a crash or still being cleared, which is harmless"
+        )
+        output.print(f"{report.leftovers} {words}; the next `endive catalog expire` or `orphans --delete` clears them")
     output.print(f"looked at {looked_at}; {len(faults)} faults")
