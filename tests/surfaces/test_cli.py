@@ -465,3 +465,17 @@ def test_figures_only_is_not_for_the_reference_engine(endive: CommandLine) -> No
 
     assert outcome.code == 2
     assert "keeps its rows" in outcome.err
+
+
+def test_commands_do_not_import_what_only_others_need() -> None:
+    heavy = "{'pyiceberg', 'pyspark'} & set(sys.modules)"
+    code = f"import sys, endive.cli.app; print({heavy})"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
+
+
+def test_a_group_that_is_imported_later_knows_its_commands(endive: CommandLine) -> None:
+    assert "init" in endive("catalog", "--help").out
+    misspelt = endive("catalog", "tabels")
+    assert misspelt.code == 2
+    assert "Did you mean 'tables'?" in misspelt.err
