@@ -299,6 +299,8 @@ class CommitRecord:
     version: int
     snapshot_id: int | None
     metadata_location: str
+    together: tuple[str, ...] = ()
+    """The uuids of the tables that were changed at once; empty if it was one."""
 
     def encoded(self) -> bytes:
         """Return the JSON."""
@@ -308,6 +310,7 @@ class CommitRecord:
                 "version": self.version,
                 "snapshot_id": self.snapshot_id,
                 "metadata_location": self.metadata_location,
+                **({"together": self.together} if self.together else {}),
             }
         )
 
@@ -315,4 +318,5 @@ class CommitRecord:
     @readable("a commit's record")
     def decoded(body: bytes) -> "CommitRecord":
         """Return the record of a JSON."""
-        return CommitRecord(**from_json(body))
+        fields = from_json(body)
+        return CommitRecord(**{**fields, "together": tuple(fields.get("together", ()))})
