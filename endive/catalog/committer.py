@@ -14,9 +14,11 @@ job that was restarted may find that its first life has committed the very same 
 but one would have worked in vain. Commits that are worked out inside the transaction do not race, and do not queue.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -44,7 +46,7 @@ from endive.catalog.names import Identifier, text_of
 from endive.catalog.rebase import is_append, must_rebase, rebase
 from endive.catalog.records import CommitRecord, SnapshotRecord
 from endive.catalog.tables import TableView
-from endive.catalog.works import Transaction, TransactionalStore
+from endive.catalog.works import Transaction, TransactionalStore, Work
 from endive.errors import (
     AlreadyInCatalogError,
     CommitConflictError,
@@ -177,16 +179,13 @@ class Committer:
         now_ms = self._clock()
         worked_out = [(proposal.change, proposal.staged) for proposal in proposals]
 
-        def work(tx: Transaction) -> Steps[Answers | Stale]:
-            answers = yield from commit_changes(tx, worked_out, commit_id, now_ms)
-            return answers
-
+        work: Work[Answers | Stale] = partial(commit_changes, changes=worked_out, commit_id=commit_id, now_ms=now_ms)
         try:
             return self.store.transact(work)
         except OutcomeUnknownError as unknown:
             return self._repeat(work, unknown)
 
-    def _repeat(self, work: Callable[[Transaction], Steps[Answers | Stale]], unknown: OutcomeUnknownError) -> Answers:
+    def _repeat(self, work: Work[Answers | Stale], unknown: OutcomeUnknownError) -> Answers:
         try:
             answer = self.store.transact(work)
         except Exception as error:
@@ -211,7 +210,7 @@ class Committer:
 
     def _follows_later(self, change: TableChange, view: TableView | None) -> bool:
         """Whether the metadata file of a change is written after it, so that nothing has to be done before."""
-        return view is not None and not self.files.written_before(_with_properties(view.record.metadata, change))
+        return view is not None and not self.files.written_before(_properties_after(view.record.metadata, change))
 
     def _prepared(self, changes: Sequence[TableChange], attempt: int) -> list[Proposal]:
         proposals: list[Proposal] = []
@@ -251,18 +250,10 @@ class Committer:
 
     def _view(self, change: TableChange, whole: bool) -> TableView | None:
         """Return the table as this process knows it; as it is, if it seems not to fit the change."""
-
-        def look(tx: Transaction) -> Steps[TableView | None]:
-            record = yield from tables.find_table(tx, change.identifier)
-            if record is None:
-                return None
-            view = yield from tables.whole_view(tx, record) if whole else view_for(tx, record, change)
-            return view
-
-        view = self.store.read_known(look)
+        view = self.store.read_known(lambda tx: _look(tx, change, whole))
         metadata = view.metadata if view is not None else None
         if (view is None) != change.creates or failed_requirements(change, metadata):
-            view = self.store.read(look)
+            view = self.store.read(lambda tx: _look(tx, change, whole))
         if view is None and not change.creates:
             raise NotInCatalogError(
                 "Table", text_of(change.identifier), "it may have been dropped or renamed since it was loaded"
@@ -324,6 +315,15 @@ class Committer:
                 each.lock.release()
 
 
+def _look(tx: Transaction, change: TableChange, whole: bool) -> Steps[TableView | None]:
+    """Return a table, all of it or what a change needs; None if there is none of that name."""
+    record = yield from tables.find_table(tx, change.identifier)
+    if record is None:
+        return None
+    view = yield from tables.whole_view(tx, record) if whole else view_for(tx, record, change)
+    return view
+
+
 def _is_of(proposal: Proposal, answer: CommitRecord) -> bool:
     """Whether an answer is that of this proposal, and not of an earlier attempt that had succeeded unnoticed."""
     record = proposal.staged.record if proposal.staged is not None else None
@@ -333,10 +333,9 @@ def _is_of(proposal: Proposal, answer: CommitRecord) -> bool:
     )
 
 
-def _with_properties(metadata: TableMetadata, change: TableChange) -> TableMetadata:
-    """Return the metadata with the properties that a change sets: it may change when the file is written."""
-    updates: dict[str, str] = {}
-    for update in change.updates:
-        if isinstance(update, SetPropertiesUpdate):
-            updates |= update.updates
-    return metadata.model_copy(update={"properties": {**metadata.properties, **updates}}) if updates else metadata
+def _properties_after(metadata: TableMetadata, change: TableChange) -> Mapping[str, str]:
+    """Return a table's properties with those that a change sets: it may change when the file is written."""
+    return ChainMap(
+        *(update.updates for update in reversed(change.updates) if isinstance(update, SetPropertiesUpdate)),
+        metadata.properties,
+    )

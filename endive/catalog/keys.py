@@ -60,6 +60,7 @@ def namespace_from(key: bytes) -> Identifier:
     return _split(key.decode().removeprefix(NAMESPACES))
 
 
+@lru_cache(maxsize=4096)
 def table_key(identifier: Identifier) -> bytes:
     """Return the key of a table's record."""
     return (f"{TABLES}{_joined(identifier[:-1])}/" + escaped(identifier[-1])).encode()
@@ -81,6 +82,7 @@ def table_from(key: bytes) -> Identifier:
     return (*_split(namespace), unquote(table))
 
 
+@lru_cache(maxsize=4096)
 def snapshots_of(uuid: UUID) -> bytes:
     """Return the prefix of a table's snapshots."""
     return f"{SNAPSHOTS}{uuid}/".encode()
@@ -111,6 +113,7 @@ def file_key(uuid: UUID, snapshot_id: int, path: str) -> bytes:
     return files_of(uuid, snapshot_id) + path.encode()
 
 
+@lru_cache(maxsize=4096)
 def commits_of(uuid: UUID) -> bytes:
     """Return the prefix of what is remembered of a table's commits."""
     return f"{COMMITS}{uuid}/".encode()

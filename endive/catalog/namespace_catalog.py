@@ -5,7 +5,6 @@ id of who created a namespace, by a table's uuid, by a commit's id.
 """
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Self, TypeVar
 
 from endive.catalog import namespaces
@@ -14,13 +13,14 @@ from endive.catalog.keys import CATALOG
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.names import Identifier, namespace_of, text_of
 from endive.catalog.namespaces import PropertiesChange
-from endive.catalog.opening import open_store, release_store, url_of
+from endive.catalog.opening import MEMORY, open_store, place_of, release_store, url_of
 from endive.catalog.publisher import Publisher
 from endive.catalog.records import (
     FORMAT_VERSION,
     CatalogRecord,
 )
 from endive.catalog.works import Transaction, TransactionalStore, Work
+from endive.closing import Closing
 from endive.drivers.blocking import random_id, unix_ms
 from endive.errors import CatalogNotFoundError, ConfigurationError, NotInCatalogError, OutcomeUnknownError
 from endive.protocol.requests import Steps
@@ -28,7 +28,7 @@ from endive.protocol.requests import Steps
 T = TypeVar("T")
 
 
-class NamespaceCatalog:
+class NamespaceCatalog(Closing):
     """Namespaces on a shared store, and how it is opened.
 
     Args:
@@ -77,12 +77,13 @@ class NamespaceCatalog:
     ) -> Self:
         """Open the catalog at a URL or in a directory; `create`: make one if there is none.
 
-        Tables go to `warehouse`, or beside the catalog. Catalogs of one process with the same URL share one store.
+        Tables go to `warehouse`, or beside the catalog. Catalogs of one process with the same URL share one store; only
+        a bare `memory://` is a new one each time, and `catalog.url` is the name that it got.
         """
-        place = url_of(url)
+        place = place_of(url)
         store = open_store(place, properties or {}, create)
         try:
-            catalog = cls(store, url_of(warehouse) if warehouse else place, properties, create, url=place)
+            catalog = cls(store, _warehouse(warehouse, place), properties, create, url=place)
         except BaseException:
             release_store(place)
             raise
@@ -127,14 +128,6 @@ class NamespaceCatalog:
         self._publisher.close()
         release, self._release = self._release, lambda: None
         release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # Namespaces.
 
@@ -195,6 +188,13 @@ class NamespaceCatalog:
                 return drop()
             except NotInCatalogError:
                 return None
+
+
+def _warehouse(given: str | None, place: str) -> str:
+    """Return where tables go; nowhere if they would go to memory, where no reader of Parquet files would find them."""
+    if given:
+        return url_of(given)
+    return "" if place.startswith(MEMORY) else place
 
 
 def _checked_properties(name: str, properties: Mapping[str, str]) -> dict[str, str]:

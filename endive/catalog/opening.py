@@ -1,6 +1,8 @@
 """From a URL to a store, shared by all catalogs of a process that use it: each opening would replay the log.
 
-The store's objects are in `_endive/` below the URL, beside the tables.
+The store's objects are in `_endive/` below the URL, beside the tables. `memory://name` is one place for the process, as
+long as it lives. A bare `memory://` is a new place each time it is opened, under a name that nobody else has: those who
+only want a catalog to try something must not meet each other. Its objects go with the last catalog on it.
 """
 
 import os
@@ -11,11 +13,13 @@ from threading import Lock
 from urllib.parse import urlsplit
 
 from endive.catalog.works import TransactionalStore
+from endive.drivers.blocking import random_id
 from endive.errors import CatalogNotFoundError, StoreNotFoundError
 from endive.kv import SharedStore
 from endive.objects import MemoryStore, ObjectStore, open_objects
 
 FOLDER = "_endive"
+MEMORY = "memory://"
 
 
 @dataclass
@@ -27,6 +31,8 @@ class _Shared:
 
 _stores: dict[str, _Shared] = {}
 _memories: dict[str, ObjectStore] = {}
+_private: set[str] = set()
+"""Places in memory that were opened without a name."""
 _lock = Lock()
 
 
@@ -46,11 +52,20 @@ CREDENTIALS = {
 """PyIceberg's properties, and obstore's names of the same."""
 
 
+def place_of(uri: str) -> str:
+    """Return the URL of the place that a catalog's `uri` means: a new one in memory if it only says `memory://`."""
+    if uri != MEMORY:
+        return url_of(uri)
+    url = f"{MEMORY}{random_id()}"
+    _private.add(url)
+    return url
+
+
 def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
     """Return the objects at a URL, reached with PyIceberg's properties."""
     parts = urlsplit(url)
     if parts.scheme == "memory":
-        return _memories.setdefault(url, MemoryStore())  # lives as long as the process
+        return _memories.setdefault(url, MemoryStore())
     settings = {theirs: properties[ours] for ours, theirs in CREDENTIALS.items() if ours in properties}
     plain = parts.path if parts.scheme == "file" else url
     return open_objects(plain, endpoint=properties.get("s3.endpoint"), settings=settings)
@@ -82,3 +97,6 @@ def release_store(url: str) -> None:
         if shared.users == 0:
             del _stores[url]
             shared.store.close()
+            if url in _private:
+                _private.remove(url)
+                del _memories[url]

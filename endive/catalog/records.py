@@ -15,7 +15,9 @@ from threading import Lock
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from pydantic import BaseModel
 from pydantic_core import from_json, to_json
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
@@ -29,6 +31,9 @@ FORMAT_VERSION = 1
 
 TABLES_CACHED = 256
 """Decoded records that are kept. Every commit makes another, with all of a table's schemas: megabytes of a wide one."""
+
+SCHEMAS_CACHED = 256
+"""Schemas whose JSON is kept."""
 
 TABLE_FIELDS = {
     "table_uuid": "table-uuid",
@@ -72,6 +77,32 @@ class Decoded(Generic[T]):
             record = self._decode(body)
             self.remember(body, record)
         return record
+
+
+class Dumped:
+    """JSON values of schemas, the youngest ones, by identity: most commits leave a table's schemas as they are.
+
+    A schema never changes, and is held here, so that no other one can have its id. Safe to use from many threads.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._held: dict[int, tuple[Schema, dict[str, Any]]] = {}
+        self._lock = Lock()
+
+    def __call__(self, schema: Schema) -> dict[str, Any]:
+        """Return the JSON value of a schema. Shared: change nothing in it."""
+        held = self._held.get(id(schema))
+        if held is None:
+            held = schema, schema.model_dump(mode="json")
+            with self._lock:
+                self._held[id(schema)] = held
+                if len(self._held) > self._count_max:
+                    del self._held[next(iter(self._held))]
+        return held[1]
+
+
+dumped_schema = Dumped(SCHEMAS_CACHED)
 
 
 def readable(what: str) -> Callable[[Callable[[bytes], R]], Callable[[bytes], R]]:
@@ -167,10 +198,16 @@ class TableRecord:
 
     def encoded(self) -> bytes:
         """Return the JSON."""
-        iceberg = self.metadata.model_dump(mode="json")
-        for name in ("snapshots", "snapshot-log"):
+        bare = self.metadata.model_copy(update={"schemas": []})
+        iceberg = BaseModel.model_dump(
+            bare, mode="json", exclude_none=True, by_alias=True
+        )  # as PyIceberg's, but faster
+        for name in ("snapshots", "snapshot-log", "schemas"):
             iceberg.pop(name, None)
-        schema = {name: iceberg.pop(name) for name in ("current-schema-id", "schemas")}
+        schema = {
+            "current-schema-id": iceberg.pop("current-schema-id"),
+            "schemas": [dumped_schema(one) for one in self.metadata.schemas],
+        }
         fields = {ours: iceberg.pop(theirs, None) for ours, theirs in TABLE_FIELDS.items()}
         body = to_json(
             {

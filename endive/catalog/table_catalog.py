@@ -285,7 +285,9 @@ class TableCatalog(NamespaceCatalog):
 
 
 def _loaded(view: TableView) -> LoadedTable:
-    return LoadedTable(view.record.identifier, view.record.version, view.metadata, view.record.metadata_location)
+    """Return a view for a caller, who may change the properties, while records are shared."""
+    metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
+    return LoadedTable(view.record.identifier, view.record.version, metadata, view.record.metadata_location)
 
 
 def _folder(level: str) -> str:

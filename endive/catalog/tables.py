@@ -7,6 +7,7 @@ with another uuid; commits carry the uuid they mean, and fail.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
@@ -31,7 +32,7 @@ from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatal
 from endive.protocol.requests import Steps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableView:
     """A table at one version, with as much of its past as was asked for."""
 
@@ -40,16 +41,16 @@ class TableView:
     history: tuple[tuple[bytes, SnapshotLogEntry], ...]
     """Lines of history with their keys."""
 
-    @property
+    @cached_property
     def metadata(self) -> TableMetadata:
-        """Iceberg's table metadata, with the snapshots and the history of this view."""
-        return self.record.metadata.model_copy(
-            update={
-                "properties": dict(self.record.metadata.properties),  # handed out, while records are shared
-                "snapshots": [one.snapshot for one in self.snapshots],
-                "snapshot_log": [entry for _, entry in self.history],
-            }
-        )
+        """Iceberg's table metadata, with the snapshots and the history of this view. Shared: change nothing in it."""
+        if not self.snapshots and not self.history:
+            return self.record.metadata
+        past = {
+            "snapshots": [one.snapshot for one in self.snapshots],
+            "snapshot_log": [entry for _, entry in self.history],
+        }
+        return self.record.metadata.model_copy(update=past)
 
 
 def find_table(tx: Transaction, identifier: Identifier) -> Steps[TableRecord | None]:

@@ -56,10 +56,12 @@ def test_a_name_is_taken_once(catalog: Catalog) -> None:
 
 
 def test_a_table_needs_a_namespace_that_exists(catalog: Catalog) -> None:
-    with pytest.raises(NoSuchNamespaceError):
-        catalog.create_table(("nowhere", "t"), SIMPLE)
+    with pytest.raises(NoSuchNamespaceError, match=r"Namespace does not exist: .*nowhere"):
+        catalog.create_table("nowhere.t", SIMPLE)
     with pytest.raises(NoSuchNamespaceError):
         catalog.create_table("t", SIMPLE)
+    with pytest.raises((NoSuchTableError, ValueError), match="Empty namespace identifier"):
+        catalog.load_table("t")
 
 
 def test_tables_exist_or_not(catalog: Catalog) -> None:
@@ -183,10 +185,10 @@ def test_rename(catalog: Catalog) -> None:
 
 def test_renames_that_are_refused(catalog: Catalog) -> None:
     catalog.create_table(NAME, SIMPLE)
-    with pytest.raises(NoSuchTableError):
+    with pytest.raises(NoSuchTableError, match=r"Table does not exist: another$"):
         catalog.rename_table(OTHER, ("db", "ns", "new"))
-    with pytest.raises(NoSuchNamespaceError):
-        catalog.rename_table(NAME, ("nowhere", "t"))
+    with pytest.raises(NoSuchNamespaceError, match=r"Namespace does not exist: no\.where"):
+        catalog.rename_table(NAME, ("no", "where", "t"))
     catalog.create_table(OTHER, SIMPLE)
     with pytest.raises(TableAlreadyExistsError):
         catalog.rename_table(NAME, OTHER)

@@ -76,13 +76,25 @@ def _chunks(batches: Iterable[pa.RecordBatch], job: WriteJob) -> Iterator[pa.Tab
     collected: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
-        collected.append(batch)
-        rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
-        if rows >= rows_max or size_bytes >= CHUNK_BYTES:
-            yield pa.Table.from_batches(collected).cast(schema)
-            collected, rows, size_bytes = [], 0, 0
+        for part in _cut(batch, rows_max - rows, rows_max):
+            collected.append(part)
+            rows, size_bytes = rows + part.num_rows, size_bytes + part.nbytes
+            if rows >= rows_max or size_bytes >= CHUNK_BYTES:
+                yield pa.Table.from_batches(collected).cast(schema)
+                collected, rows, size_bytes = [], 0, 0
     if rows:
         yield pa.Table.from_batches(collected).cast(schema)
+
+
+def _cut(batch: pa.RecordBatch, first: int, rows_max: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch after `first` rows, then after every `rows_max`.
+
+    A row group that is begun is filled exactly: the few rows of a batch that are too many for it would become a row
+    group of their own, which costs readers as much as a full one.
+    """
+    yield batch.slice(0, first)
+    for start in range(first, batch.num_rows, rows_max):
+        yield batch.slice(start, rows_max)
 
 
 def _by_partition(metadata: TableMetadata, chunk: pa.Table) -> Iterator[tuple[Record, pa.Table]]:
