@@ -38,8 +38,8 @@ from endive.catalog.changes import (
     view_for,
     whole_metadata,
 )
-from endive.catalog.commit import Stale, commit_changes
-from endive.catalog.keys import commit_key, snapshot_key
+from endive.catalog.commit import Stale, commit_changes, known_answers
+from endive.catalog.keys import snapshot_key
 from endive.catalog.manifests import changed_files, read_list
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.names import Identifier, text_of
@@ -270,17 +270,12 @@ class Committer:
     def _answered(self, changes: Sequence[TableChange], commit_id: str) -> list[Committed] | None:
         """Return what a commit of this id has answered; None if there was none."""
 
-        def look(tx: Transaction) -> Steps[list[Committed]]:
-            found = []
-            for change in changes:
-                record = yield from tables.find_table(tx, change.identifier)
-                body = (yield from tx.get(commit_key(record.uuid, commit_id))) if record is not None else None
-                if body is not None:
-                    found.append(Committed(CommitRecord.decoded(body), None))
-            return found
+        def look(tx: Transaction) -> Steps[Answers | None]:
+            known = yield from known_answers(tx, [change.identifier for change in changes], commit_id, [])
+            return known
 
-        found = self.store.read(look)
-        return found if len(found) == len(changes) else None
+        known = self.store.read(look)
+        return None if known is None else [Committed(one, None) for one in known]
 
     # Files.
 

@@ -33,7 +33,8 @@ class NamespaceCatalog(Closing):
 
     Args:
         store: where the records are; it is not closed with the catalog. `KVCatalog.open` takes a URL instead.
-        warehouse: where tables go that are created without a location, as a URL.
+        warehouse: where tables go that are created without a location, as a URL; empty: where the catalog says, which
+            keeps the warehouse of who created it.
         properties: for reading and writing files (PyIceberg's `s3.…` and so on), and defaults such as
             `endive.metadata-json`.
         url: the catalog's name in messages.
@@ -77,16 +78,18 @@ class NamespaceCatalog(Closing):
     ) -> Self:
         """Open the catalog at a URL or in a directory; `create`: make one if there is none.
 
-        Tables go to `warehouse`, or beside the catalog. Catalogs of one process with the same URL share one store; only
-        a bare `memory://` is a new one each time, and `catalog.url` is the name that it got.
+        Tables go to `warehouse`, else to the one that the catalog was created with, else beside it. Catalogs of one
+        process with the same URL share one store; only a bare `memory://` is a new one each time, and `catalog.url` is
+        the name that it got.
         """
         place = place_of(url)
         store = open_store(place, properties or {}, create)
         try:
-            catalog = cls(store, _warehouse(warehouse, place), properties, create, url=place)
+            catalog = cls(store, url_of(warehouse) if warehouse else "", properties, create, url=place)
         except BaseException:
             release_store(place)
             raise
+        catalog.warehouse = catalog.warehouse or _beside(place)
         catalog._release = lambda: release_store(place)
         return catalog
 
@@ -103,7 +106,7 @@ class NamespaceCatalog(Closing):
         def make(tx: Transaction) -> Steps[bytes]:
             body = yield from tx.get(CATALOG)
             if body is None:
-                body = CatalogRecord(FORMAT_VERSION, now_ms).encoded()
+                body = CatalogRecord(FORMAT_VERSION, now_ms, self.warehouse).encoded()
                 tx.put(CATALOG, body)
             return body
 
@@ -113,11 +116,13 @@ class NamespaceCatalog(Closing):
             body = self._repeating(lambda: self.store.transact(make))
         if body is None:
             raise CatalogNotFoundError(self.url)
-        found = CatalogRecord.decoded(body).format_version
-        if found > FORMAT_VERSION:
-            raise ConfigurationError(
-                self.url, [f"the catalog has format {found}; this Endive knows up to {FORMAT_VERSION}: update it"]
+        record = CatalogRecord.decoded(body)
+        if record.format_version > FORMAT_VERSION:
+            fault = (
+                f"the catalog has format {record.format_version}; this Endive knows up to {FORMAT_VERSION}: update it"
             )
+            raise ConfigurationError(self.url, [fault])
+        self.warehouse = self.warehouse or record.warehouse
 
     def now_ms(self) -> int:
         """Return the time by the catalog's clock."""
@@ -190,10 +195,8 @@ class NamespaceCatalog(Closing):
                 return None
 
 
-def _warehouse(given: str | None, place: str) -> str:
+def _beside(place: str) -> str:
     """Return where tables go; nowhere if they would go to memory, where no reader of Parquet files would find them."""
-    if given:
-        return url_of(given)
     return "" if place.startswith(MEMORY) else place
 
 

@@ -331,7 +331,59 @@ def test_of_several_tables_an_overwrite_that_found_nothing_to_delete_does_not_mo
     assert catalog.load_table("db.other").scan().to_arrow().num_rows == 0
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_table_that_has_moved_on_holds_all_others_back(
+    catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted, order: int
+) -> None:
+    """Both were worked out before; that one of them fits no longer is seen inside the transaction."""
+    catalog.create_table("db.u", NUMBERS, properties={ATTEMPTS: "1"})
+    changes = [TableChange(NAME, (), setting(a="1")), TableChange(("db", "u"), (), setting(b="2"))]
+    store.before = lambda: rival.kv.update_properties("db.u", {"theirs": "1"})
+
+    with pytest.raises(CommitRetriesExhaustedError):
+        catalog.kv.commit_many(changes[::order])
+
+    assert catalog.kv.load_table(NAME).metadata.properties == {}
+    assert "b" not in catalog.kv.load_table("db.u").metadata.properties
+    assert catalog.kv.check() == []
+
+
 # Repeats.
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_a_repeat_to_several_tables_is_recognised_if_one_of_them_remembers(
+    catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(commit, "COMMITS_REMEMBERED", 3)
+    names = [("db", name) for name in "abc"]
+    for name in names:
+        catalog.create_table(name, NUMBERS, properties={"endive.metadata-json": mode})
+    changes = [TableChange(name, (), setting(k="first")) for name in names[:2]]
+    changes.append(TableChange(names[2], (), ()))  # which changes nothing, and has no answer to remember
+    first = catalog.kv.commit_many(changes, "once")
+    for number in range(5):
+        catalog.kv.update_properties(names[0], {"k": str(number)})
+    catalog.kv.update_properties(names[2], {"k": "other"})
+
+    again = catalog.kv.commit_many(changes, "once")
+
+    assert again[1] == first[1]
+    assert [one.version for one in again] == [catalog.kv.load_table(name).version for name in names]
+    assert [catalog.kv.load_table(name).metadata.properties["k"] for name in names] == ["4", "first", "other"]
+
+
+def test_an_id_that_was_used_for_other_tables_is_refused(catalog: EndiveCatalog, table: Table) -> None:
+    catalog.create_table("db.u", NUMBERS)
+    catalog.kv.commit(NAME, (), setting(a="1"), commit_id="once")
+
+    with pytest.raises(CommitConflictError, match=r"db\.u: a commit of the id 'once' has happened"):
+        catalog.kv.commit_many(
+            [TableChange(NAME, (), setting(a="1")), TableChange(("db", "u"), (), setting(b="2"))], "once"
+        )
+    assert catalog.kv.load_table("db.u").metadata.properties == {}
+    catalog.kv.commit("db.u", (), setting(b="2"), commit_id="once")  # ids are each table's own
+    assert catalog.kv.load_table("db.u").metadata.properties == {"b": "2"}
 
 
 def test_a_repeated_commit_is_answered_as_the_first_one(catalog: EndiveCatalog, table: Table) -> None:

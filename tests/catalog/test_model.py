@@ -73,7 +73,7 @@ class Machine(RuleBasedStateMachine):
 
     def holds(self, namespace: Identifier) -> bool:
         size = len(namespace)
-        tables = any(name[:size] == namespace for name in self.tables)
+        tables = any(name[:-1][:size] == namespace for name in self.tables)
         return tables or any(name[:size] == namespace and len(name) > size for name in self.namespaces)
 
     def expects(self, error: type[EndiveError] | None) -> "pytest.RaisesExc[EndiveError] | Nothing":

@@ -9,7 +9,7 @@ from endive.catalog.checking import CatalogReport
 from endive.catalog.checking import check as check_catalog
 from endive.catalog.opening import FOLDER, open_place, url_of
 from endive.catalog.row_checking import CatalogFault
-from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, opened, reach
+from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, opened, reach, require_lasting
 from endive.cli.catalog.rendering import print_json
 from endive.cli.console import output
 from endive.drivers.blocking import BlockingDriver
@@ -39,6 +39,7 @@ def check(
 
     `endive catalog check s3://bucket/lake`
     """
+    require_lasting(url, reach(endpoint, properties))
     faults = _store_faults(url, reach(endpoint, properties))
     report = CatalogReport()
     try:

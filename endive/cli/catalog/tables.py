@@ -57,7 +57,8 @@ def create(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A property of the table.")
     ] = None,
     warehouse: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where tables without a location go, if not below the catalog.")
+        str | None,
+        typer.Option(metavar="URL", help="Where tables without a location go, if not where the catalog says."),
     ] = None,
     endpoint: Endpoint = None,
     properties: Properties = None,
