@@ -47,7 +47,7 @@ from endive.catalog.changes import TableChange
 from endive.catalog.names import identifier_of
 from endive.catalog.opening import MEMORY
 from endive.catalog.table_catalog import LoadedTable
-from endive.catalog.transactions import EndiveTable
+from endive.catalog.transactions import EndiveTable, requirements_of
 from endive.drivers.blocking import random_id
 from endive.errors import (
     AlreadyInCatalogError,
@@ -129,7 +129,7 @@ class EndiveCatalog(MetastoreCatalog):
         changes = [
             TableChange(
                 one._table.name(),
-                (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)),
+                (*requirements_of(one), AssertTableUUID(uuid=one.table_metadata.table_uuid)),
                 one._updates,
             )
             for one in transactions

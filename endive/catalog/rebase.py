@@ -11,8 +11,9 @@ belong to the append), and several snapshots in one commit (PyIceberg has read t
 cache goes by the manifests' paths).
 
 **What is refused.** Anything that is not an append: overwrites and deletes were decided on the files of the state that
-they saw, and their authors must look again. A branch that is gone. Tables whose owner wants to hear of every conflict
-(`commit.retry.num-retries=0`). Tables of format 3, whose row ids PyIceberg cannot assign yet.
+they saw, and their authors must look again; also those that found nothing to delete, and only add (`AssertUnmoved`). A
+branch that is gone. Tables whose owner wants to hear of every conflict (`commit.retry.num-retries=0`). Tables of format
+3, whose row ids PyIceberg cannot assign yet.
 
 **What may be deleted.** What was written for an attempt that certainly failed; and after success the list that the
 client wrote, which nothing names any more.
@@ -43,8 +44,12 @@ MAY_MOVE = "endive.rebase"
 """In a snapshot's summary: `false` if it was decided on the state that it was built on, and must not follow another."""
 
 
+class AssertUnmoved(AssertRefSnapshotId):
+    """A branch is where it was, and what is committed was decided on that: it must not follow if the branch moves."""
+
+
 def is_append(change: TableChange) -> bool:
-    """Whether all that a change adds to a table's branches is files, on one branch."""
+    """Whether all that a change does to a table's branches is to add files to one, whatever is there."""
     snapshots = added_snapshots(change)
     moves = [update for update in change.updates if isinstance(update, SetSnapshotRefUpdate)]
     return (
@@ -52,6 +57,7 @@ def is_append(change: TableChange) -> bool:
         and len({update.ref_name for update in moves}) == 1
         and {update.snapshot_id for update in moves} <= {one.snapshot_id for one in snapshots}  # no roll-back
         and all(_adds_only(one) for one in snapshots)
+        and not any(isinstance(one, AssertUnmoved) for one in change.requirements)
     )
 
 

@@ -350,6 +350,21 @@ def test_several_tables_change_together_or_not_at_all(catalog: EndiveCatalog, ta
     assert catalog.kv.check() == []
 
 
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records:UserWarning")
+def test_of_several_tables_an_overwrite_that_found_nothing_to_delete_does_not_move(
+    catalog: EndiveCatalog, table: Table
+) -> None:
+    append, overwrite = catalog.create_table("db.other", NUMBERS).transaction(), table.transaction()
+    append.append(numbers(5))
+    overwrite.overwrite(numbers(2), overwrite_filter="n == 1000")
+
+    catalog.load_table(NAME).append(numbers(1000))
+
+    with pytest.raises(CommitFailedException, match="main was created concurrently"):
+        catalog.commit_transactions([append, overwrite])
+    assert catalog.load_table("db.other").scan().to_arrow().num_rows == 0
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_table_that_has_moved_on_holds_all_others_back(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted, order: int
