@@ -163,6 +163,22 @@ def test_appends_to_two_branches_do_not_share_a_sequence_number(catalog: EndiveC
     assert rows_of(table) == [1, 2]
 
 
+def test_an_append_whose_sequence_number_was_taken_on_another_branch_is_put_on_top_at_once(
+    catalog: EndiveCatalog, table: Table
+) -> None:
+    """By the catalog: its own branch has not moved, and PyIceberg need not try again."""
+    table.append(numbers(1))
+    catalog.kv.create_branch(NAME, "dev")
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    catalog.load_table(NAME).append(numbers(3), branch="dev")
+
+    catalog.kv.commit(NAME, late._requirements, late._updates)
+
+    assert rows_of(table) == [1, 2]
+    assert sorted(one.sequence_number or 0 for one in table.metadata.snapshots) == [1, 2, 3]
+
+
 def test_the_list_that_an_append_no_longer_needs_is_deleted(catalog: EndiveCatalog, table: Table) -> None:
     late = catalog.load_table(NAME)
     table.append(numbers(1))
@@ -278,6 +294,24 @@ def test_a_table_dropped_while_it_is_written(rival: EndiveCatalog, table: Table,
 
     with pytest.raises(NoSuchTableError, match=r"db\.t; it may have been dropped or renamed"):
         table.append(numbers(1))
+
+
+def test_another_table_of_the_name_and_version_is_not_taken_for_the_one_that_was_written(
+    catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
+) -> None:
+    created: list[Table] = []
+
+    def replace_it() -> None:
+        rival.drop_table(NAME)
+        created.append(rival.create_table(NAME, NUMBERS))
+
+    store.before = replace_it
+    catalog.kv.update_properties(NAME, {"a": "1"})  # of whichever table has the name
+
+    loaded = catalog.kv.load_table(NAME)
+    assert loaded.uuid == created[0].metadata.table_uuid
+    assert (loaded.version, loaded.metadata.properties) == (1, {"a": "1"})
+    assert catalog.kv.check() == []
 
 
 def test_a_table_renamed_while_it_is_written(

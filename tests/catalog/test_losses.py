@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
@@ -118,6 +119,28 @@ def test_a_repeat_that_meets_its_first_try_is_answered_as_that(
 
     assert rows(catalog) == ([0, 1] if kind == "append" else [1])
     assert catalog.kv.check() == []
+
+
+@pytest.mark.parametrize("rename", [True, False])
+def test_a_commit_whose_table_cannot_be_loaded_afterwards_does_not_look_as_if_it_had_failed(
+    catalog: EndiveCatalog, store: Unruly, rename: bool
+) -> None:
+    """Renamed or dropped right after. PyIceberg deletes the files of a commit that it believes to have failed."""
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": "background"})
+
+    def leave() -> None:
+        if rename:
+            catalog.rename_table(NAME, "db.moved")
+        else:
+            catalog.drop_table(NAME)
+
+    store.after = leave
+    with pytest.raises(CommitStateUnknownException, match="committed but not to be loaded"):
+        table.append(numbers(1))
+
+    assert len(list(Path(table.location().removeprefix("file://")).rglob("*.parquet"))) == 1
+    if rename:
+        assert rows(catalog, ("db", "moved")) == [1]
 
 
 def test_a_roll_back_with_an_append_is_not_taken_for_an_append(catalog: EndiveCatalog, table: Table) -> None:
@@ -272,6 +295,18 @@ def test_a_drop_whose_answer_was_lost_does_not_drop_what_came_after(
     catalog.kv.drop_table(NAME)
 
     assert rows(catalog) == [7]
+
+
+def test_a_table_that_was_written_since_it_was_loaded_is_not_dropped(catalog: EndiveCatalog, table: Table) -> None:
+    loaded = catalog.kv.load_table(NAME)
+    table.append(numbers(1))
+
+    with pytest.raises(CommitConflictError, match="version 0 was to be dropped, and it is at 1 now"):
+        catalog.kv.drop_table(NAME, purge=True, expected=loaded)
+
+    assert rows(catalog) == [1]
+    catalog.kv.drop_table(NAME, expected=catalog.kv.load_table(NAME))
+    assert not catalog.table_exists(NAME)
 
 
 def test_a_table_that_exists_leaves_no_file_of_a_second(catalog: EndiveCatalog, table: Table, tmp_path: Path) -> None:
