@@ -34,6 +34,24 @@ _memories: dict[str, ObjectStore] = {}
 _private: set[str] = set()
 """Places in memory that were opened without a name."""
 _lock = Lock()
+"""Held for a moment, never during I/O."""
+_url_locks: dict[str, Lock] = {}
+"""Held while the store at a URL is opened or closed: who wants the same one waits, and nobody else does."""
+
+
+def _forget_locks() -> None:
+    """Begin anew in a forked process: a lock that another thread held has nobody there to release it."""
+    global _lock  # noqa: PLW0603 - it is what is shared
+    _lock = Lock()
+    _url_locks.clear()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
+
+
+def _lock_of(url: str) -> Lock:
+    with _lock:
+        return _url_locks.setdefault(url, Lock())
 
 
 def url_of(uri: str) -> str:
@@ -81,7 +99,7 @@ def _open(url: str, properties: Mapping[str, str], create: bool) -> Transactiona
 
 def open_store(url: str, properties: Mapping[str, str], create: bool) -> TransactionalStore:
     """Return the store at `url`, the one this process has or a new one. Give it back with `release_store`."""
-    with _lock:
+    with _lock_of(url):
         shared = _stores.get(url)
         if shared is None or shared.pid != os.getpid():  # after a fork, threads and connections are the parent's
             shared = _stores[url] = _Shared(_open(url, properties, create), 0, os.getpid())
@@ -91,7 +109,7 @@ def open_store(url: str, properties: Mapping[str, str], create: bool) -> Transac
 
 def release_store(url: str) -> None:
     """Close the store if nobody else uses it."""
-    with _lock:
+    with _lock_of(url):
         shared = _stores[url]
         shared.users -= 1
         if shared.users == 0:

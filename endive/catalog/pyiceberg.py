@@ -7,10 +7,10 @@
         "uri": "s3://bucket/path",
     })
 
-Properties: `uri` (where the catalog is; a bare `memory://` is a new one each time), `warehouse` (where tables go; the
-uri if not given), `endive.create` (whether a catalog is made where there is none: `true` unless said otherwise, since
-PyIceberg's users have no other place to say it), `endive.metadata-json`; and PyIceberg's own for files
-(`s3.endpoint`, …).
+Properties: `uri` (where the catalog is; a bare `memory://` is a new one each time), `warehouse` (where tables go; if
+not given, what the catalog was created with, or the uri), `endive.create` (whether a catalog is made where there is
+none: `true` unless said otherwise, since PyIceberg's users have no other place to say it), `endive.metadata-json`;
+and PyIceberg's own for files (`s3.endpoint`, …).
 
 Names and errors are PyIceberg's, with its wording where its tests look at it. An unknown outcome is
 `CommitStateUnknownException`, after which PyIceberg deletes nothing.

@@ -163,6 +163,22 @@ def test_appends_to_two_branches_do_not_share_a_sequence_number(catalog: EndiveC
     assert rows_of(table) == [1, 2]
 
 
+def test_an_append_whose_sequence_number_was_taken_on_another_branch_is_put_on_top_at_once(
+    catalog: EndiveCatalog, table: Table
+) -> None:
+    """By the catalog: its own branch has not moved, and PyIceberg need not try again."""
+    table.append(numbers(1))
+    catalog.kv.create_branch(NAME, "dev")
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    catalog.load_table(NAME).append(numbers(3), branch="dev")
+
+    catalog.kv.commit(NAME, late._requirements, late._updates)
+
+    assert rows_of(table) == [1, 2]
+    assert sorted(one.sequence_number or 0 for one in table.metadata.snapshots) == [1, 2, 3]
+
+
 def test_the_list_that_an_append_no_longer_needs_is_deleted(catalog: EndiveCatalog, table: Table) -> None:
     late = catalog.load_table(NAME)
     table.append(numbers(1))
@@ -280,6 +296,24 @@ def test_a_table_dropped_while_it_is_written(rival: EndiveCatalog, table: Table,
         table.append(numbers(1))
 
 
+def test_another_table_of_the_name_and_version_is_not_taken_for_the_one_that_was_written(
+    catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
+) -> None:
+    created: list[Table] = []
+
+    def replace_it() -> None:
+        rival.drop_table(NAME)
+        created.append(rival.create_table(NAME, NUMBERS))
+
+    store.before = replace_it
+    catalog.kv.update_properties(NAME, {"a": "1"})  # of whichever table has the name
+
+    loaded = catalog.kv.load_table(NAME)
+    assert loaded.uuid == created[0].metadata.table_uuid
+    assert (loaded.version, loaded.metadata.properties) == (1, {"a": "1"})
+    assert catalog.kv.check() == []
+
+
 def test_a_table_renamed_while_it_is_written(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
@@ -331,7 +365,59 @@ def test_of_several_tables_an_overwrite_that_found_nothing_to_delete_does_not_mo
     assert catalog.load_table("db.other").scan().to_arrow().num_rows == 0
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_table_that_has_moved_on_holds_all_others_back(
+    catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted, order: int
+) -> None:
+    """Both were worked out before; that one of them fits no longer is seen inside the transaction."""
+    catalog.create_table("db.u", NUMBERS, properties={ATTEMPTS: "1"})
+    changes = [TableChange(NAME, (), setting(a="1")), TableChange(("db", "u"), (), setting(b="2"))]
+    store.before = lambda: rival.kv.update_properties("db.u", {"theirs": "1"})
+
+    with pytest.raises(CommitRetriesExhaustedError):
+        catalog.kv.commit_many(changes[::order])
+
+    assert catalog.kv.load_table(NAME).metadata.properties == {}
+    assert "b" not in catalog.kv.load_table("db.u").metadata.properties
+    assert catalog.kv.check() == []
+
+
 # Repeats.
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_a_repeat_to_several_tables_is_recognised_if_one_of_them_remembers(
+    catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(commit, "COMMITS_REMEMBERED", 3)
+    names = [("db", name) for name in "abc"]
+    for name in names:
+        catalog.create_table(name, NUMBERS, properties={"endive.metadata-json": mode})
+    changes = [TableChange(name, (), setting(k="first")) for name in names[:2]]
+    changes.append(TableChange(names[2], (), ()))  # which changes nothing, and has no answer to remember
+    first = catalog.kv.commit_many(changes, "once")
+    for number in range(5):
+        catalog.kv.update_properties(names[0], {"k": str(number)})
+    catalog.kv.update_properties(names[2], {"k": "other"})
+
+    again = catalog.kv.commit_many(changes, "once")
+
+    assert again[1] == first[1]
+    assert [one.version for one in again] == [catalog.kv.load_table(name).version for name in names]
+    assert [catalog.kv.load_table(name).metadata.properties["k"] for name in names] == ["4", "first", "other"]
+
+
+def test_an_id_that_was_used_for_other_tables_is_refused(catalog: EndiveCatalog, table: Table) -> None:
+    catalog.create_table("db.u", NUMBERS)
+    catalog.kv.commit(NAME, (), setting(a="1"), commit_id="once")
+
+    with pytest.raises(CommitConflictError, match=r"db\.u: a commit of the id 'once' has happened"):
+        catalog.kv.commit_many(
+            [TableChange(NAME, (), setting(a="1")), TableChange(("db", "u"), (), setting(b="2"))], "once"
+        )
+    assert catalog.kv.load_table("db.u").metadata.properties == {}
+    catalog.kv.commit("db.u", (), setting(b="2"), commit_id="once")  # ids are each table's own
+    assert catalog.kv.load_table("db.u").metadata.properties == {"b": "2"}
 
 
 def test_a_repeated_commit_is_answered_as_the_first_one(catalog: EndiveCatalog, table: Table) -> None:
