@@ -428,6 +428,19 @@ def test_a_repeated_commit_is_answered_as_the_first_one(catalog: EndiveCatalog, 
     assert catalog.kv.load_table(NAME).metadata.properties == {"a": "2"}
 
 
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_a_repeat_without_an_id_is_told_that_it_has_happened(catalog: EndiveCatalog, mode: str) -> None:
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+    late = table.transaction()
+    late.append(numbers(1))
+    catalog.kv.commit(NAME, (), late._updates)
+
+    with pytest.raises(CommitConflictError, match="is in the table already: this commit has happened"):
+        catalog.kv.commit(NAME, (), late._updates)
+
+    assert rows_of(table) == [1]
+
+
 def test_a_repeated_append_adds_nothing(catalog: EndiveCatalog, table: Table) -> None:
     table.append(numbers(0))
     late = catalog.load_table(NAME).transaction()
