@@ -9,7 +9,9 @@ import pytest
 from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
+from pyspark.sql import types as spark
 
+from endive.pipeline.tables.encoding import SAMPLE_ROWS, dictionary_columns
 from endive.pipeline.tables.types import arrow_schema
 from tests.pipeline.lakes import ROWS, Lake, append, batch_of, frame
 
@@ -120,3 +122,37 @@ def test_a_batch_may_be_larger_than_a_row_group(tmp_path: Path) -> None:
 
     assert [groups.row_group(n).num_rows for n in range(groups.num_row_groups)] == [1000, 1000, 600]
     assert lake.ids() == list(range(2600))
+
+
+def test_columns_of_ever_new_values_have_no_dictionary(tmp_path: Path) -> None:
+    schema = Schema(
+        NestedField(1, "id", ice.LongType()),
+        NestedField(2, "kind", ice.StringType()),
+        NestedField(3, "inner", ice.StructType(NestedField(4, "x", ice.LongType()))),
+        NestedField(5, "tags", ice.ListType(6, ice.LongType())),
+    )
+    lake = Lake(tmp_path)
+    lake.create(schema=schema)
+    struct = (
+        frame(id="long", kind="string").add("inner", frame(x="long")).add("tags", spark.ArrayType(spark.LongType()))
+    )
+    numbers = range(SAMPLE_ROWS)
+    rows = [{"id": n, "kind": "ab"[n % 2], "inner": {"x": n % 5}, "tags": [n % 3]} for n in numbers]
+    batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(struct))
+    writer = lake.writer(struct)
+    writer.commit([writer.write(iter([batch]))])
+    (path,) = lake.data_files()
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+
+    assert {name for name, column in columns.items() if "RLE_DICTIONARY" not in column.encodings} == {"id"}
+    assert len(columns) == 4
+    assert lake.rows()[0] == rows[0]
+    assert lake.ids() == list(numbers)
+
+
+def test_a_few_rows_are_no_sample() -> None:
+    """Of a small first batch nothing is concluded."""
+    schema = Schema(NestedField(1, "id", ice.LongType()))
+
+    assert dictionary_columns(schema, pa.table({"id": [1, 2, 3]})) == ["id"]

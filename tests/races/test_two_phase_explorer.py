@@ -19,12 +19,12 @@ from tests.races.two_phase_scenarios import (
     AT_ONCE_MS,
     INVARIANTS,
     NOTHING_LOST,
-    STORE_INVARIANTS,
     creator,
     deleter,
     in_two_phases,
     looker,
     recovery,
+    store_invariants,
 )
 
 Case = tuple[dict[str, Program], Bounds]
@@ -120,13 +120,13 @@ LONG_STORE: dict[str, Case] = {
 
 @pytest.mark.parametrize("case", STORE.values(), ids=STORE.keys())
 def test_nothing_goes_wrong_with_the_store(case: Case) -> None:
-    assert searched(*case, STORE_INVARIANTS, OBJECTS).violation is None
+    assert searched(*case, store_invariants(), OBJECTS).violation is None
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("case", LONG_STORE.values(), ids=LONG_STORE.keys())
 def test_nothing_goes_wrong_with_the_store_in_long_searches(case: Case) -> None:
-    assert searched(*case, STORE_INVARIANTS, OBJECTS).violation is None
+    assert searched(*case, store_invariants(), OBJECTS).violation is None
 
 
 # Mutants: the document's two holes first.
@@ -191,7 +191,7 @@ def test_the_search_finds_what_is_wrong_with_a_mutant_below_the_store(
 ) -> None:
     mutant, programs, bounds, expected = case
     with mutant():
-        found = searched(programs, bounds, STORE_INVARIANTS, OBJECTS)
+        found = searched(programs, bounds, store_invariants(), OBJECTS)
 
     assert found.violation is not None
     assert expected in found.violation
