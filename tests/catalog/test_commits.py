@@ -428,6 +428,19 @@ def test_a_repeated_commit_is_answered_as_the_first_one(catalog: EndiveCatalog, 
     assert catalog.kv.load_table(NAME).metadata.properties == {"a": "2"}
 
 
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_a_repeat_without_an_id_is_told_that_it_has_happened(catalog: EndiveCatalog, mode: str) -> None:
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+    late = table.transaction()
+    late.append(numbers(1))
+    catalog.kv.commit(NAME, (), late._updates)
+
+    with pytest.raises(CommitConflictError, match="is in the table already: this commit has happened"):
+        catalog.kv.commit(NAME, (), late._updates)
+
+    assert rows_of(table) == [1]
+
+
 def test_a_repeated_append_adds_nothing(catalog: EndiveCatalog, table: Table) -> None:
     table.append(numbers(0))
     late = catalog.load_table(NAME).transaction()
@@ -461,6 +474,31 @@ def test_a_restarted_job_does_not_delete_what_its_first_life_committed(
 
     assert rows_of(catalog.load_table(NAME)) == [1, 2]
     assert table.refresh().snapshots()[0].manifest_list == late_list(late)
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_a_list_that_the_first_life_of_a_job_has_committed_is_not_taken_for_a_replaced_one(
+    catalog: EndiveCatalog, rival: EndiveCatalog, store: Interrupted, mode: str
+) -> None:
+    """The second life has put its append on top of another, which is rolled back before the first life commits."""
+    properties = {"endive.metadata-json": mode, "format-version": "1"}  # without sequence numbers the list fits again
+    table = catalog.create_table(NAME, NUMBERS, properties=properties)
+    table.append(numbers(0))
+    start = table.metadata.current_snapshot_id
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(1))
+    rival.load_table(NAME).append(numbers(2))
+
+    def first_life() -> None:
+        rival.kv.roll_back(NAME, start)
+        rival.kv.commit(NAME, late._requirements, late._updates, commit_id="batch 1")
+
+    catalog.load_table(NAME)
+    store.before = first_life
+    catalog.kv.commit(NAME, late._requirements, late._updates, commit_id="batch 1")
+
+    assert Path(late_list(late).removeprefix("file://")).exists()
+    assert rows_of(catalog.load_table(NAME)) == [0, 1]
 
 
 def late_list(transaction: Transaction) -> str:
