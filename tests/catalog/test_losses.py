@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+from uuid import UUID
 
 import pytest
 from pyiceberg.exceptions import CommitStateUnknownException
@@ -15,6 +16,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from endive.catalog import KVCatalog, TableChange, committer, manifests, rebase, refs, upkeep
 from endive.catalog.committer import Committer
 from endive.catalog.metadata_files import MetadataFiles
+from endive.catalog.publisher import note_published
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import TABLES_CACHED, TableRecord
 from endive.catalog.works import Work
@@ -160,6 +162,30 @@ def test_a_roll_back_with_an_append_is_not_taken_for_an_append(catalog: EndiveCa
         catalog.kv.commit_many([change])
 
     assert rows(catalog) == [1, 2, 4]
+
+
+def test_an_append_to_a_branch_that_was_dropped_does_not_bring_it_back(catalog: EndiveCatalog, table: Table) -> None:
+    table.append(numbers(1))
+    catalog.kv.create_branch(NAME, "side")
+    transaction = catalog.load_table(NAME).transaction()
+    transaction.append(numbers(2), branch="side")
+    catalog.kv.remove_ref(NAME, "side")
+
+    with pytest.raises(CommitConflictError, match="side"):
+        catalog.kv.commit(NAME, transaction._requirements, transaction._updates)
+
+    assert set(catalog.kv.load_table(NAME).metadata.refs) == {"main"}
+
+
+def test_a_record_names_no_older_metadata_file_and_none_of_another_table(
+    catalog: EndiveCatalog, table: Table, store: Unruly
+) -> None:
+    loaded = catalog.kv.load_table(NAME)
+    note = (loaded.uuid, loaded.version, "file", loaded.metadata)
+
+    assert not store.transact(lambda tx: note_published(tx, NAME, *note))
+    assert not store.transact(lambda tx: note_published(tx, NAME, UUID(int=7), 9, *note[2:]))
+    assert catalog.kv.load_table(NAME).metadata_location == loaded.metadata_location
 
 
 def test_a_sequence_number_taken_on_another_branch_is_a_conflict(catalog: EndiveCatalog, table: Table) -> None:
