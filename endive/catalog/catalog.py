@@ -133,11 +133,12 @@ class KVCatalog(TableCatalog):
         return upkeep.index_files(self, identifier)
 
     def expire_snapshots(
-        self, identifier: str | Identifier, older_than_unix_ms: int, keep_last: int = 1
+        self, identifier: str | Identifier, older_than_unix_ms: int | None = None, keep_last: int | None = None
     ) -> ExpiredSnapshots:
-        """Remove old snapshots, and then the files that no other snapshot needs.
+        """Remove branches and tags past their age, then old snapshots, and then the files that no other one needs.
 
-        What a branch or tag points to stays, and the last `keep_last` of every branch.
+        What other branches and tags point to stays, and the last `keep_last` snapshots of every branch. A branch's own
+        retention comes before the arguments; where they are None, the table's properties decide (`retention`).
         """
         return upkeep.expire(self, identifier, older_than_unix_ms, keep_last)
 

@@ -34,7 +34,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from endive.catalog.files import NO_FILES, FilesOfSnapshot, file_rows
+from endive.catalog.files import NO_FILES, NONE, FilesOfSnapshot, file_rows
 from endive.catalog.keys import (
     history_key,
     snapshot_key,
@@ -42,11 +42,15 @@ from endive.catalog.keys import (
 )
 from endive.catalog.names import Identifier, text_of
 from endive.catalog.records import SnapshotRecord, TableRecord, encoded_history
+from endive.catalog.refs import keeping_retention
 from endive.catalog.tables import TableView, partial_view, whole_view
 from endive.catalog.updates import updated
 from endive.catalog.works import Transaction
 from endive.errors import CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
+
+NO_VERSION = -1
+"""Of a table that is not there yet; its first one is the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,14 @@ def check_requirements(change: TableChange, view: TableView | None) -> None:
     twice = [
         one for one in added_snapshots(change) if metadata is not None and metadata.snapshot_by_id(one.snapshot_id)
     ]
+    leaving = [
+        one.snapshot_id
+        for one in added_snapshots(change)
+        if view is not None and one.snapshot_id in view.record.unswept
+    ]
+    if leaving:
+        problem = f"snapshot {leaving[0]} was in the table and has expired; its rows are still being deleted"
+        raise CommitConflictError(text_of(change.identifier), problem)
     if twice:
         problem = f"snapshot {twice[0].snapshot_id} is in the table already: this commit has happened"
         raise CommitConflictError(text_of(change.identifier), problem)
@@ -200,30 +212,15 @@ def stage(
     if view is not None:
         _check_removals(change, view.record.metadata)
         _check_sequence(change, view.record.metadata)
+        change = replace(change, updates=keeping_retention(change.updates, view.record.metadata))
         view = _narrowed(view, change)
     base = view.metadata if view is not None else None
     previous = view.record.metadata_location if view is not None and name_file is not None else ""
     new = applied(change, base, previous, now_ms)
     location = name_file(new) if name_file is not None else ""
-    if view is None:
-        return _with_rows(_showing(TableRecord(change.identifier, 0, new, "", -1), location), None, change)
-    if new == base:
+    if view is not None and new is base:
         return Staged(view.record, view.record.uuid, view.record.version, (), (), new.current_snapshot_id, new)
-    version = view.record.version + 1
-    record = replace(view.record, version=version, metadata=new)
-    if location:
-        record = _showing(record, location)
-    return _with_rows(record, view, change)
-
-
-def _showing(record: TableRecord, location: str) -> TableRecord:
-    """Return the record of a table whose newest state a metadata file shows."""
-    return replace(
-        record,
-        metadata_location=location,
-        metadata_version=record.version,
-        metadata_unix_ms=record.metadata.last_updated_ms,
-    )
+    return _with_rows(change, view, new, location)
 
 
 def _removes_snapshots(change: TableChange) -> bool:
@@ -255,12 +252,16 @@ def whole_metadata(view: TableView | None, staged: Staged) -> TableMetadata:
 
 
 def applied(change: TableChange, base: TableMetadata | None, previous: str, now_ms: int) -> TableMetadata:
-    """Return the metadata after the updates. `previous`: the metadata file that goes into the log, if any."""
+    """Return the metadata after the updates; `base` itself if they change nothing.
+
+    `previous`: the metadata file that goes into the log, if any.
+    """
     try:
         if base is None:
             empty = MetastoreCatalog._empty_table_metadata()
             new = update_table_metadata(empty, change.updates, enforce_validation=True)
         else:
+            now_ms = max(now_ms, base.last_updated_ms + 1)  # time does not go backwards in a table
             new = updated(base, change.updates, previous, now_ms)
     except KeyError as error:
         problem = f"property {error.args[0]!r} cannot be removed: somebody else did"
@@ -293,28 +294,28 @@ def structure_after(change: TableChange, base: TableMetadata | None) -> TableMet
 def _stamped(new: TableMetadata, base: TableMetadata | None, now_ms: int) -> TableMetadata:
     """Return the metadata with the time that was given instead of the time of this very moment.
 
-    A work may depend on nothing but what it reads and was given. Time does not go backwards in a table.
+    A work may depend on nothing but what it reads and was given.
     """
-    if new == base or new.last_updated_ms in {one.timestamp_ms for one in new.snapshots}:
+    if new is base or new.last_updated_ms in {now_ms, *(one.timestamp_ms for one in new.snapshots)}:
         return new
-    stamp_ms = max(now_ms, base.last_updated_ms + 1) if base is not None else now_ms
     log_length = len(base.snapshot_log) if base is not None else 0
     log = [
-        entry.model_copy(update={"timestamp_ms": stamp_ms})
+        entry.model_copy(update={"timestamp_ms": now_ms})
         if number >= log_length and entry.timestamp_ms == new.last_updated_ms
         else entry
         for number, entry in enumerate(new.snapshot_log)
     ]
-    return new.model_copy(update={"last_updated_ms": stamp_ms, "snapshot_log": log})
+    return new.model_copy(update={"last_updated_ms": now_ms, "snapshot_log": log})
 
 
-def _with_rows(record: TableRecord, view: TableView | None, change: TableChange) -> Staged:
-    """Return the rows that differ between a view and the metadata after the change."""
-    new, uuid = record.metadata, record.uuid
+def _with_rows(change: TableChange, view: TableView | None, new: TableMetadata, location: str) -> Staged:
+    """Return the rows that differ between a view and the metadata after the change, which a file may show."""
+    old = view.record if view is not None else TableRecord(change.identifier, NO_VERSION, new, "", NO_VERSION)
+    uuid = new.table_uuid
     before = {one.snapshot.snapshot_id: one for one in view.snapshots} if view is not None else {}
     after = {one.snapshot_id: one for one in new.snapshots}
     puts: list[tuple[bytes, bytes]] = []
-    made = record.snapshots_made
+    made = old.snapshots_made
     for snapshot in new.snapshots:
         known = before.get(snapshot.snapshot_id)
         if known is None:
@@ -328,18 +329,27 @@ def _with_rows(record: TableRecord, view: TableView | None, change: TableChange)
     deletes = [snapshot_key(uuid, snapshot_id) for snapshot_id in gone]
     deleted_history, added_history = _history_changes(view, new)
     deletes += deleted_history
-    for number, entry in enumerate(added_history, start=record.history_length):
+    for number, entry in enumerate(added_history, start=old.history_length):
         puts.append((history_key(uuid, number), encoded_history(entry)))
-    bare = new.model_copy(update={"snapshots": [], "snapshot_log": []})
-    record = replace(
-        record, metadata=bare, snapshots_made=made, history_length=record.history_length + len(added_history)
+    has_past = new.snapshots or new.snapshot_log
+    bare = new.model_copy(update={"snapshots": [], "snapshot_log": []}) if has_past else new
+    record = TableRecord(
+        old.identifier,
+        version=old.version + 1,
+        metadata=bare,
+        metadata_location=location or old.metadata_location,
+        metadata_version=old.version + 1 if location else old.metadata_version,
+        metadata_unix_ms=new.last_updated_ms if location else old.metadata_unix_ms,
+        snapshots_made=made,
+        history_length=old.history_length + len(added_history),
+        unswept=(*old.unswept, *(one for one in gone if before[one].files != NONE)),
     )
     puts.append((table_key(record.identifier), record.encoded()))
     added = [one.snapshot.snapshot_id for one in change.updates if isinstance(one, AddSnapshotUpdate)]
     return Staged(
         record,
-        view.record.uuid if view is not None else None,
-        view.record.version if view is not None else -1,
+        old.uuid if view is not None else None,
+        old.version,
         tuple(puts),
         tuple(deletes),
         added[-1] if added else new.current_snapshot_id,

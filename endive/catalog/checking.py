@@ -1,7 +1,8 @@
 """Looks at everything a catalog keeps: rows against rows, rows against files. Says what is wrong, and where.
 
-**Rows.** Every row can be read, is under the key that its content gives, and belongs to a table that is there. What a
-table names (its current snapshot, branches, tags) is there.
+**Rows.** Every row can be read, is under the key that its content gives, and belongs to a table that is there; or to
+one whose drop was interrupted, which is counted and no fault. What a table names (its current snapshot, branches, tags)
+is there.
 
 **Files.** A table's metadata file is there and shows its records; manifest lists and manifests are there and can be
 read; and for every snapshot whose files are in `__files`, rows and manifests name the same files with the same figures.
@@ -48,6 +49,8 @@ class CatalogReport:
     manifests: int = 0
     files: int = 0
     """Data and delete files that manifests of the snapshots name, each once."""
+    leftovers: int = 0
+    """Rows of dropped tables and expired snapshots that are still to be cleared: harmless."""
     faults: list[CatalogFault] = field(default_factory=list)
 
     def add(self, other: "CatalogReport") -> None:
@@ -56,6 +59,7 @@ class CatalogReport:
         self.snapshots += other.snapshots
         self.manifests += other.manifests
         self.files += other.files
+        self.leftovers += other.leftovers
         self.faults += other.faults
 
 
@@ -65,9 +69,9 @@ def check(
     """Look at a table, or at the whole catalog. `data_files`: also whether every data file is there."""
     if identifier is not None:
         return _check_table(catalog, table_of(identifier), data_files)
-    names, faults = catalog.store.read(check_rows)
-    report = CatalogReport(faults=faults)
-    for name in names:
+    rows = catalog.store.read(check_rows)
+    report = CatalogReport(faults=rows.faults, leftovers=rows.leftovers)
+    for name in rows.tables:
         try:
             report.add(_check_table(catalog, name, data_files))
         except NotInCatalogError:

@@ -21,18 +21,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from endive.catalog.changes import Staged, TableChange, check_requirements, stage, view_for
+from endive.catalog.dropped import require_cleared
 from endive.catalog.files import take_over
 from endive.catalog.keys import (
     commit_key,
     commit_version_key,
-    files_of,
     snapshot_key,
 )
-from endive.catalog.names import Identifier
+from endive.catalog.names import Identifier, text_of
 from endive.catalog.namespaces import require_namespace
 from endive.catalog.records import CommitRecord, SnapshotRecord, TableRecord
 from endive.catalog.tables import find_table
 from endive.catalog.works import Transaction
+from endive.errors import CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 COMMITS_REMEMBERED = 1000
@@ -49,28 +50,71 @@ class Stale:
 def commit_changes(
     tx: Transaction, changes: Sequence[tuple[TableChange, Staged | None]], commit_id: str, now_ms: int
 ) -> Steps[tuple[CommitRecord, ...] | Stale]:
-    """Commit changes of several tables, all or none. A change comes with what was worked out, or with None."""
-    answers: list[CommitRecord] = []
-    for change, worked_out in changes:
-        record = yield from find_table(tx, change.identifier)
-        answer = yield from _answer_of(tx, record, commit_id)
-        if answer is not None:
-            answers.append(answer)
-            continue
+    """Commit changes of several tables, all or none. A change comes with what was worked out, or with None.
+
+    Nothing is put before all changes are known to fit: what a work has put counts also if it returns `Stale`.
+    """
+    records: list[TableRecord | None] = []
+    known = yield from known_answers(tx, [change.identifier for change, _ in changes], commit_id, records)
+    if known is not None:
+        return known
+    fitting: list[Staged] = []
+    for (change, worked_out), record in zip(changes, records, strict=True):
         if worked_out is None:
             view = yield from view_for(tx, record, change)
-            staged = stage(change, view, now_ms, None)
+            fitting.append(stage(change, view, now_ms, None))
         elif _still_fits(worked_out, record):
-            staged = worked_out
+            fitting.append(worked_out)
         else:
             view = yield from view_for(tx, record, change)
             check_requirements(change, view)
             return Stale(change.identifier)
+    together = tuple(str(staged.record.uuid) for staged in fitting) if len(fitting) > 1 else ()
+    answers: list[CommitRecord] = []
+    for staged in fitting:
         if staged.base_uuid is None:
-            yield from require_namespace(tx, change.identifier[:-1])
-        answer = yield from _install(tx, staged, commit_id)
+            yield from require_namespace(tx, staged.record.identifier[:-1])
+            yield from require_cleared(tx, staged.record.uuid)
+        answer = yield from _install(tx, staged, commit_id, together)
         answers.append(answer)
     return tuple(answers)
+
+
+def known_answers(
+    tx: Transaction, identifiers: Sequence[Identifier], commit_id: str, records: list[TableRecord | None]
+) -> Steps[tuple[CommitRecord, ...] | None]:
+    """Return what a commit to these tables has answered; None if there was none. Fills `records`.
+
+    One table that remembers the commit decides for all that were in it. Another may have forgotten its answer, or had
+    none because nothing was changed; it is answered as it is now.
+    """
+    answers: list[CommitRecord | None] = []
+    for identifier in identifiers:
+        record = yield from find_table(tx, identifier)
+        answer = yield from _answer_of(tx, record, commit_id)
+        records.append(record)
+        answers.append(answer)
+    remembered = next((answer for answer in answers if answer is not None), None)
+    if remembered is None:
+        return None
+    return tuple(
+        answer if answer is not None else _answer_now(identifier, record, remembered)
+        for identifier, record, answer in zip(identifiers, records, answers, strict=True)
+    )
+
+
+def _answer_now(identifier: Identifier, record: TableRecord | None, remembered: CommitRecord) -> CommitRecord:
+    if record is None:
+        raise NotInCatalogError("Table", text_of(identifier), "it may have been dropped or renamed since")
+    if str(record.uuid) not in remembered.together:
+        problem = f"a commit of the id {remembered.commit_id!r} has happened, and this table was not in it"
+        raise CommitConflictError(text_of(identifier), problem)
+    return replace(
+        remembered,
+        version=record.version,
+        snapshot_id=record.metadata.current_snapshot_id,
+        metadata_location=record.metadata_location,
+    )
 
 
 def _answer_of(tx: Transaction, record: TableRecord | None, commit_id: str) -> Steps[CommitRecord | None]:
@@ -86,9 +130,9 @@ def _still_fits(staged: Staged, record: TableRecord | None) -> bool:
     return (record.uuid, record.version) == (staged.base_uuid, staged.base_version)
 
 
-def _install(tx: Transaction, staged: Staged, commit_id: str) -> Steps[CommitRecord]:
+def _install(tx: Transaction, staged: Staged, commit_id: str, together: tuple[str, ...]) -> Steps[CommitRecord]:
     record = staged.record
-    answer = CommitRecord(commit_id, record.version, staged.snapshot_id, record.metadata_location)
+    answer = CommitRecord(commit_id, record.version, staged.snapshot_id, record.metadata_location, together)
     if staged.changes_nothing:
         return answer
     puts = dict(staged.puts)
@@ -111,13 +155,9 @@ def _install(tx: Transaction, staged: Staged, commit_id: str) -> Steps[CommitRec
 
 
 def _hand_over_files(tx: Transaction, staged: Staged) -> Steps[dict[bytes, str]]:
-    """Remove the file rows of snapshots that go; return what the records of others say of their files then, by key."""
+    """Hand over what snapshots that go have; return what the records of others say of their files then, by key."""
     remaining = {one.snapshot_id for one in staged.after.snapshots}
     gone = frozenset(one.snapshot.snapshot_id for one in staged.snapshots_before) - remaining
     uuid = staged.record.uuid
     kinds = yield from take_over(tx, staged.snapshots_before, gone)
-    for snapshot_id in sorted(gone):
-        rows = yield from tx.scan(files_of(uuid, snapshot_id))
-        for key, _ in rows:
-            tx.delete(key)
     return {snapshot_key(uuid, snapshot_id): kind for snapshot_id, kind in kinds.items()}

@@ -14,9 +14,11 @@ job that was restarted may find that its first life has committed the very same 
 but one would have worked in vain. Commits that are worked out inside the transaction do not race, and do not queue.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -36,16 +38,22 @@ from endive.catalog.changes import (
     view_for,
     whole_metadata,
 )
-from endive.catalog.commit import Stale, commit_changes
-from endive.catalog.keys import commit_key, snapshot_key
+from endive.catalog.commit import Stale, commit_changes, known_answers
+from endive.catalog.keys import snapshot_key
 from endive.catalog.manifests import changed_files, read_list
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.names import Identifier, text_of
 from endive.catalog.rebase import is_append, must_rebase, rebase
 from endive.catalog.records import CommitRecord, SnapshotRecord
 from endive.catalog.tables import TableView
-from endive.catalog.works import Transaction, TransactionalStore
-from endive.errors import CommitConflictError, CommitRetriesExhaustedError, NotInCatalogError, OutcomeUnknownError
+from endive.catalog.works import Transaction, TransactionalStore, Work
+from endive.errors import (
+    AlreadyInCatalogError,
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    NotInCatalogError,
+    OutcomeUnknownError,
+)
 from endive.protocol.requests import Steps
 
 ATTEMPTS = "endive.commit.attempts"
@@ -160,7 +168,7 @@ class Committer:
             if not any(is_append(proposal.change) for proposal in proposals):
                 raise
             return Stale(proposals[0].change.identifier)  # if it is a real conflict, the next attempt says so
-        except NotInCatalogError:
+        except (AlreadyInCatalogError, NotInCatalogError):
             self._discard(proposals)
             raise
         if isinstance(answer, Stale):
@@ -171,16 +179,13 @@ class Committer:
         now_ms = self._clock()
         worked_out = [(proposal.change, proposal.staged) for proposal in proposals]
 
-        def work(tx: Transaction) -> Steps[Answers | Stale]:
-            answers = yield from commit_changes(tx, worked_out, commit_id, now_ms)
-            return answers
-
+        work: Work[Answers | Stale] = partial(commit_changes, changes=worked_out, commit_id=commit_id, now_ms=now_ms)
         try:
             return self.store.transact(work)
         except OutcomeUnknownError as unknown:
             return self._repeat(work, unknown)
 
-    def _repeat(self, work: Callable[[Transaction], Steps[Answers | Stale]], unknown: OutcomeUnknownError) -> Answers:
+    def _repeat(self, work: Work[Answers | Stale], unknown: OutcomeUnknownError) -> Answers:
         try:
             answer = self.store.transact(work)
         except Exception as error:
@@ -205,7 +210,7 @@ class Committer:
 
     def _follows_later(self, change: TableChange, view: TableView | None) -> bool:
         """Whether the metadata file of a change is written after it, so that nothing has to be done before."""
-        return view is not None and not self.files.written_before(_with_properties(view.record.metadata, change))
+        return view is not None and not self.files.written_before(_properties_after(view.record.metadata, change))
 
     def _prepared(self, changes: Sequence[TableChange], attempt: int) -> list[Proposal]:
         proposals: list[Proposal] = []
@@ -218,37 +223,37 @@ class Committer:
         return proposals
 
     def _proposal(self, change: TableChange, attempt: int) -> Proposal:
+        written: list[str] = []
+        try:
+            return self._worked_out(change, attempt, written)
+        except BaseException:  # nothing can name the files: no transaction has begun
+            for path in written:
+                self.files.delete(path)
+            raise
+
+    def _worked_out(self, change: TableChange, attempt: int, written: list[str]) -> Proposal:
+        """Return a change as it is about to be committed; every file is noted before it is written."""
         view = self._view(change, whole=True)
-        written: tuple[str, ...] = ()
         if view is not None and must_rebase(change, view.metadata):
             io = self.files.io(view.record.metadata.location, view.record.metadata.properties)
-            moved = rebase(change, view.metadata, io, UUID(self._new_id()), attempt + 1, self._clock())
-            change, written = moved.change, moved.written
+            change = rebase(change, view.metadata, io, UUID(self._new_id()), attempt + 1, self._clock(), written)
         if self._follows_later(change, view):
             check_requirements(change, view)  # a real conflict ends it here, instead of losing every race
-            return Proposal(change, view, written=written)
+            return Proposal(change, view, written=tuple(written))
         previous = view.record.metadata_location if view is not None else ""
         staged = stage(change, view, self._clock(), lambda metadata: self.files.new_location(metadata, previous))
         whole = whole_metadata(view, staged)
         if not staged.changes_nothing:
+            written.append(staged.record.metadata_location)
             self.files.write(whole, staged.record.metadata_location)
-            written += (staged.record.metadata_location,)
-        return Proposal(change, view, staged, whole, written)
+        return Proposal(change, view, staged, whole, tuple(written))
 
     def _view(self, change: TableChange, whole: bool) -> TableView | None:
         """Return the table as this process knows it; as it is, if it seems not to fit the change."""
-
-        def look(tx: Transaction) -> Steps[TableView | None]:
-            record = yield from tables.find_table(tx, change.identifier)
-            if record is None:
-                return None
-            view = yield from tables.whole_view(tx, record) if whole else view_for(tx, record, change)
-            return view
-
-        view = self.store.read_known(look)
+        view = self.store.read_known(lambda tx: _look(tx, change, whole))
         metadata = view.metadata if view is not None else None
         if (view is None) != change.creates or failed_requirements(change, metadata):
-            view = self.store.read(look)
+            view = self.store.read(lambda tx: _look(tx, change, whole))
         if view is None and not change.creates:
             raise NotInCatalogError(
                 "Table", text_of(change.identifier), "it may have been dropped or renamed since it was loaded"
@@ -265,17 +270,12 @@ class Committer:
     def _answered(self, changes: Sequence[TableChange], commit_id: str) -> list[Committed] | None:
         """Return what a commit of this id has answered; None if there was none."""
 
-        def look(tx: Transaction) -> Steps[list[Committed]]:
-            found = []
-            for change in changes:
-                record = yield from tables.find_table(tx, change.identifier)
-                body = (yield from tx.get(commit_key(record.uuid, commit_id))) if record is not None else None
-                if body is not None:
-                    found.append(Committed(CommitRecord.decoded(body), None))
-            return found
+        def look(tx: Transaction) -> Steps[Answers | None]:
+            known = yield from known_answers(tx, [change.identifier for change in changes], commit_id, [])
+            return known
 
-        found = self.store.read(look)
-        return found if len(found) == len(changes) else None
+        known = self.store.read(look)
+        return None if known is None else [Committed(one, None) for one in known]
 
     # Files.
 
@@ -315,6 +315,15 @@ class Committer:
                 each.lock.release()
 
 
+def _look(tx: Transaction, change: TableChange, whole: bool) -> Steps[TableView | None]:
+    """Return a table, all of it or what a change needs; None if there is none of that name."""
+    record = yield from tables.find_table(tx, change.identifier)
+    if record is None:
+        return None
+    view = yield from tables.whole_view(tx, record) if whole else view_for(tx, record, change)
+    return view
+
+
 def _is_of(proposal: Proposal, answer: CommitRecord) -> bool:
     """Whether an answer is that of this proposal, and not of an earlier attempt that had succeeded unnoticed."""
     record = proposal.staged.record if proposal.staged is not None else None
@@ -324,10 +333,9 @@ def _is_of(proposal: Proposal, answer: CommitRecord) -> bool:
     )
 
 
-def _with_properties(metadata: TableMetadata, change: TableChange) -> TableMetadata:
-    """Return the metadata with the properties that a change sets: it may change when the file is written."""
-    updates: dict[str, str] = {}
-    for update in change.updates:
-        if isinstance(update, SetPropertiesUpdate):
-            updates |= update.updates
-    return metadata.model_copy(update={"properties": {**metadata.properties, **updates}}) if updates else metadata
+def _properties_after(metadata: TableMetadata, change: TableChange) -> Mapping[str, str]:
+    """Return a table's properties with those that a change sets: it may change when the file is written."""
+    return ChainMap(
+        *(update.updates for update in reversed(change.updates) if isinstance(update, SetPropertiesUpdate)),
+        metadata.properties,
+    )

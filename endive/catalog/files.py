@@ -202,6 +202,7 @@ def _by_field_id(counts: Mapping[str, int] | None) -> dict[int, int] | None:
 # Reading and keeping them.
 
 Chain = tuple[SnapshotRecord, ...]
+Row = tuple[bytes, bytes]
 
 
 def chain_of(snapshots: Iterable[SnapshotRecord], snapshot_id: int) -> Chain | None:
@@ -251,31 +252,48 @@ def live_files(tx: Transaction, snapshots: Chain, snapshot_id: int) -> Steps[tup
     return tuple(walked(chain, rows).values())
 
 
+def heirs_of(snapshots: Chain, gone: frozenset[int]) -> list[SnapshotRecord]:
+    """Return the snapshots whose rows build on one that goes."""
+    return [
+        one
+        for one in snapshots
+        if one.snapshot.parent_snapshot_id in gone and one.snapshot.snapshot_id not in gone and one.files == CHANGES
+    ]
+
+
+def inherited(snapshots: Chain, heir: SnapshotRecord, rows: Mapping[int, list[bytes]]) -> list[Row] | None:
+    """Return the rows that let a snapshot list all its files, besides its own; None if the rows do not tell.
+
+    Files that the heir deleted or added itself stay as they are.
+    """
+    snapshot_id = heir.snapshot.snapshot_id
+    chain = chain_of(snapshots, snapshot_id)
+    if chain is None:
+        return None
+    own = {decoded_file(body).file.file_path for body in rows.get(snapshot_id, ())}
+    return [
+        (
+            file_key(heir.table_uuid, snapshot_id, path),
+            encoded_file(heir.table_uuid, snapshot_id, replace(entry, status=EXISTING)),
+        )
+        for path, entry in walked(chain[:-1], rows).items()
+        if path not in own
+    ]
+
+
 def take_over(tx: Transaction, snapshots: Chain, gone: frozenset[int]) -> Steps[dict[int, str]]:
     """Let the snapshots whose parents go list all their files; return what their records are to say now.
 
     To be called while the rows of the snapshots that go are still there.
     """
-    heirs = [
-        one
-        for one in snapshots
-        if one.snapshot.parent_snapshot_id in gone and one.snapshot.snapshot_id not in gone and one.files == CHANGES
-    ]
+    heirs = heirs_of(snapshots, gone)
     if not heirs:
         return {}
     rows = yield from files_by_snapshot(tx, heirs[0].table_uuid)
     kinds: dict[int, str] = {}
     for heir in heirs:
-        chain = chain_of(snapshots, heir.snapshot.snapshot_id)
-        if chain is None:
-            kinds[heir.snapshot.snapshot_id] = NONE
-            continue
-        for entry in walked(chain[:-1], rows).values():
-            path = entry.file.file_path
-            key = file_key(heir.table_uuid, heir.snapshot.snapshot_id, path)
-            own = yield from tx.get(key)
-            if own is None:  # one that the heir deleted or added itself stays as it is
-                body = encoded_file(heir.table_uuid, heir.snapshot.snapshot_id, replace(entry, status=EXISTING))
-                tx.put(key, body)
-        kinds[heir.snapshot.snapshot_id] = ALL
+        found = inherited(snapshots, heir, rows)
+        for key, value in found or ():
+            tx.put(key, value)
+        kinds[heir.snapshot.snapshot_id] = NONE if found is None else ALL
     return kinds

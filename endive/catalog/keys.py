@@ -8,6 +8,7 @@
     __files/{uuid}/{snapshot id}/{path}          a file that a snapshot added, removed or took over
     __commits/{uuid}/id/{commit id}              what a commit answered, to answer a repeat
     __commits/{uuid}/version/{version}           the commit id of a version, so that old ones can be forgotten
+    __dropped/{uuid}                             a table that was dropped, until its rows are cleared
 
 Snapshots and files go by the table's uuid, so that a rename writes one record. The levels of a namespace are joined
 by dots, and everything in a name but letters, digits, `_`, `-` and `~` is written as in URLs (`%2E` for a dot): keys
@@ -27,6 +28,7 @@ SNAPSHOTS = "__snapshots/"
 HISTORY = "__history/"
 FILES = "__files/"
 COMMITS = "__commits/"
+DROPPED = "__dropped/"
 
 
 @lru_cache(maxsize=4096)
@@ -58,6 +60,7 @@ def namespace_from(key: bytes) -> Identifier:
     return _split(key.decode().removeprefix(NAMESPACES))
 
 
+@lru_cache(maxsize=4096)
 def table_key(identifier: Identifier) -> bytes:
     """Return the key of a table's record."""
     return (f"{TABLES}{_joined(identifier[:-1])}/" + escaped(identifier[-1])).encode()
@@ -79,6 +82,7 @@ def table_from(key: bytes) -> Identifier:
     return (*_split(namespace), unquote(table))
 
 
+@lru_cache(maxsize=4096)
 def snapshots_of(uuid: UUID) -> bytes:
     """Return the prefix of a table's snapshots."""
     return f"{SNAPSHOTS}{uuid}/".encode()
@@ -109,6 +113,7 @@ def file_key(uuid: UUID, snapshot_id: int, path: str) -> bytes:
     return files_of(uuid, snapshot_id) + path.encode()
 
 
+@lru_cache(maxsize=4096)
 def commits_of(uuid: UUID) -> bytes:
     """Return the prefix of what is remembered of a table's commits."""
     return f"{COMMITS}{uuid}/".encode()
@@ -122,3 +127,8 @@ def commit_key(uuid: UUID, commit_id: str) -> bytes:
 def commit_version_key(uuid: UUID, version: int) -> bytes:
     """Return the key that tells which commit made a version."""
     return commits_of(uuid) + f"version/{version:020d}".encode()
+
+
+def dropped_key(uuid: UUID) -> bytes:
+    """Return the key of the mark that a dropped table leaves."""
+    return f"{DROPPED}{uuid}".encode()

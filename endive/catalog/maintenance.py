@@ -12,7 +12,8 @@ else knows of; so only files older than a limit count. The listing comes before 
 committed in between is seen. If another table of the catalog lives in the same place, nothing is deleted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from posixpath import normpath
 from urllib.parse import urlsplit
@@ -20,13 +21,11 @@ from urllib.parse import urlsplit
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
-from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
+from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog.manifests import read_entries, read_list
 from endive.catalog.opening import FOLDER
-from endive.catalog.refs import RequirementsAndUpdates
+from endive.errors import CorruptObjectError
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +43,38 @@ class Reachable:
         return self.lists | self.manifests | self.files
 
 
-def reachable(io: FileIO, snapshots: Iterable[Snapshot], known: frozenset[str] = frozenset()) -> Reachable:
-    """Return what snapshots need; manifests in `known` are not looked into."""
+def reachable(
+    io: FileIO,
+    snapshots: Iterable[Snapshot],
+    known: frozenset[str] = frozenset(),
+    problems: list[FileNotFoundError | CorruptObjectError] | None = None,
+) -> Reachable:
+    """Return what snapshots need; manifests in `known` are not looked into.
+
+    `problems`: where what is missing or damaged is noted and passed over; None: it is raised.
+    """
     lists: set[str] = set()
     manifests: dict[str, ManifestFile] = {}
     for snapshot in snapshots:
         lists.add(snapshot.manifest_list)
-        manifests |= {one.manifest_path: one for one in read_list(io, snapshot.manifest_list)}
-    files = {
-        entry.data_file.file_path
-        for path, manifest in manifests.items()
-        if path not in known
-        for entry in read_entries(io, manifest)
-        if entry.status != ManifestEntryStatus.DELETED
-    }
+        with _noting(problems):
+            manifests |= {one.manifest_path: one for one in read_list(io, snapshot.manifest_list)}
+    files: set[str] = set()
+    for path in manifests.keys() - known:
+        with _noting(problems):
+            entries = read_entries(io, manifests[path])
+            files |= {one.data_file.file_path for one in entries if one.status != ManifestEntryStatus.DELETED}
     return Reachable(frozenset(lists), frozenset(manifests), frozenset(files))
+
+
+@contextmanager
+def _noting(problems: list[FileNotFoundError | CorruptObjectError] | None) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, CorruptObjectError) as error:
+        if problems is None:
+            raise
+        problems.append(error)
 
 
 def named_by(metadata: TableMetadata, metadata_location: str) -> set[str]:
@@ -67,29 +83,6 @@ def named_by(metadata: TableMetadata, metadata_location: str) -> set[str]:
     named |= {one.statistics_path for one in metadata.statistics}
     named |= {one.statistics_path for one in metadata.partition_statistics}
     return named - {""}
-
-
-# Expiry.
-
-
-def expired(metadata: TableMetadata, older_than_unix_ms: int, keep_last: int) -> tuple[int, ...]:
-    """Return the snapshots that are old enough, and that neither a branch's recent past nor a tag needs."""
-    kept: set[int] = {ref.snapshot_id for ref in metadata.refs.values()}
-    for ref in metadata.refs.values():
-        if ref.snapshot_ref_type == SnapshotRefType.BRANCH:
-            count = max(keep_last, ref.min_snapshots_to_keep or 1, 1)
-            past = ancestors_of(metadata.snapshot_by_id(ref.snapshot_id), metadata)
-            kept |= {one.snapshot_id for one, _ in zip(past, range(count), strict=False)}
-    return tuple(
-        one.snapshot_id
-        for one in metadata.snapshots
-        if one.timestamp_ms < older_than_unix_ms and one.snapshot_id not in kept
-    )
-
-
-def removal(metadata: TableMetadata, snapshot_ids: Sequence[int]) -> RequirementsAndUpdates:
-    """Remove snapshots. The commit refuses those that a branch or tag points to by then."""
-    return (AssertTableUUID(uuid=metadata.table_uuid),), (RemoveSnapshotsUpdate(snapshot_ids=list(snapshot_ids)),)
 
 
 def unneeded(io: FileIO, gone: Sequence[Snapshot], remaining: Sequence[Snapshot]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ another sequence number in another list, and the cache would return the old one.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from uuid import UUID
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
@@ -136,10 +135,9 @@ def metadata_path(metadata: TableMetadata, name: str) -> str:
 
 
 def write_added(
-    io: FileIO, metadata: TableMetadata, manifest: ManifestFile, snapshot_id: int, commit_uuid: UUID, number: int
+    io: FileIO, metadata: TableMetadata, manifest: ManifestFile, snapshot_id: int, path: str
 ) -> ManifestFile:
     """Write a manifest with only the files that a snapshot added by `manifest`."""
-    path = metadata_path(metadata, f"{commit_uuid}-m{number}.avro")
     with write_manifest(
         metadata.format_version,
         metadata.specs()[manifest.partition_spec_id],

@@ -5,7 +5,6 @@ id of who created a namespace, by a table's uuid, by a commit's id.
 """
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Self, TypeVar
 
 from endive.catalog import namespaces
@@ -14,13 +13,14 @@ from endive.catalog.keys import CATALOG
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.names import Identifier, namespace_of, text_of
 from endive.catalog.namespaces import PropertiesChange
-from endive.catalog.opening import open_store, release_store, url_of
+from endive.catalog.opening import MEMORY, open_store, place_of, release_store, url_of
 from endive.catalog.publisher import Publisher
 from endive.catalog.records import (
     FORMAT_VERSION,
     CatalogRecord,
 )
 from endive.catalog.works import Transaction, TransactionalStore, Work
+from endive.closing import Closing
 from endive.drivers.blocking import random_id, unix_ms
 from endive.errors import CatalogNotFoundError, ConfigurationError, NotInCatalogError, OutcomeUnknownError
 from endive.protocol.requests import Steps
@@ -28,12 +28,13 @@ from endive.protocol.requests import Steps
 T = TypeVar("T")
 
 
-class NamespaceCatalog:
+class NamespaceCatalog(Closing):
     """Namespaces on a shared store, and how it is opened.
 
     Args:
         store: where the records are; it is not closed with the catalog. `KVCatalog.open` takes a URL instead.
-        warehouse: where tables go that are created without a location, as a URL.
+        warehouse: where tables go that are created without a location, as a URL; empty: where the catalog says, which
+            keeps the warehouse of who created it.
         properties: for reading and writing files (PyIceberg's `s3.…` and so on), and defaults such as
             `endive.metadata-json`.
         url: the catalog's name in messages.
@@ -77,15 +78,18 @@ class NamespaceCatalog:
     ) -> Self:
         """Open the catalog at a URL or in a directory; `create`: make one if there is none.
 
-        Tables go to `warehouse`, or beside the catalog. Catalogs of one process with the same URL share one store.
+        Tables go to `warehouse`, else to the one that the catalog was created with, else beside it. Catalogs of one
+        process with the same URL share one store; only a bare `memory://` is a new one each time, and `catalog.url` is
+        the name that it got.
         """
-        place = url_of(url)
+        place = place_of(url)
         store = open_store(place, properties or {}, create)
         try:
-            catalog = cls(store, url_of(warehouse) if warehouse else place, properties, create, url=place)
+            catalog = cls(store, url_of(warehouse) if warehouse else "", properties, create, url=place)
         except BaseException:
             release_store(place)
             raise
+        catalog.warehouse = catalog.warehouse or _beside(place)
         catalog._release = lambda: release_store(place)
         return catalog
 
@@ -102,7 +106,7 @@ class NamespaceCatalog:
         def make(tx: Transaction) -> Steps[bytes]:
             body = yield from tx.get(CATALOG)
             if body is None:
-                body = CatalogRecord(FORMAT_VERSION, now_ms).encoded()
+                body = CatalogRecord(FORMAT_VERSION, now_ms, self.warehouse).encoded()
                 tx.put(CATALOG, body)
             return body
 
@@ -112,25 +116,23 @@ class NamespaceCatalog:
             body = self._repeating(lambda: self.store.transact(make))
         if body is None:
             raise CatalogNotFoundError(self.url)
-        found = CatalogRecord.decoded(body).format_version
-        if found > FORMAT_VERSION:
-            raise ConfigurationError(
-                self.url, [f"the catalog has format {found}; this Endive knows up to {FORMAT_VERSION}: update it"]
+        record = CatalogRecord.decoded(body)
+        if record.format_version > FORMAT_VERSION:
+            fault = (
+                f"the catalog has format {record.format_version}; this Endive knows up to {FORMAT_VERSION}: update it"
             )
+            raise ConfigurationError(self.url, [fault])
+        self.warehouse = self.warehouse or record.warehouse
+
+    def now_ms(self) -> int:
+        """Return the time by the catalog's clock."""
+        return self._clock()
 
     def close(self) -> None:
         """Write what is to be written in the background, and let go of the store."""
         self._publisher.close()
         release, self._release = self._release, lambda: None
         release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # Namespaces.
 
@@ -191,6 +193,11 @@ class NamespaceCatalog:
                 return drop()
             except NotInCatalogError:
                 return None
+
+
+def _beside(place: str) -> str:
+    """Return where tables go; nowhere if they would go to memory, where no reader of Parquet files would find them."""
+    return "" if place.startswith(MEMORY) else place
 
 
 def _checked_properties(name: str, properties: Mapping[str, str]) -> dict[str, str]:

@@ -7,16 +7,18 @@
         "uri": "s3://bucket/path",
     })
 
-Properties: `uri` (where the catalog is), `warehouse` (where tables go; the uri if not given), `endive.create` (whether
-a catalog is made where there is none: `true` unless said otherwise, since PyIceberg's users have no other place to
-say it), `endive.metadata-json`; and PyIceberg's own for files (`s3.endpoint`, …).
+Properties: `uri` (where the catalog is; a bare `memory://` is a new one each time), `warehouse` (where tables go; if
+not given, what the catalog was created with, or the uri), `endive.create` (whether a catalog is made where there is
+none: `true` unless said otherwise, since PyIceberg's users have no other place to say it), `endive.metadata-json`;
+and PyIceberg's own for files (`s3.endpoint`, …).
 
 Names and errors are PyIceberg's, with its wording where its tests look at it. An unknown outcome is
 `CommitStateUnknownException`, after which PyIceberg deletes nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
@@ -43,8 +45,9 @@ from pyiceberg.view import View
 from endive.catalog.catalog import KVCatalog
 from endive.catalog.changes import TableChange
 from endive.catalog.names import identifier_of
+from endive.catalog.opening import MEMORY
 from endive.catalog.table_catalog import LoadedTable
-from endive.catalog.transactions import EndiveTable
+from endive.catalog.transactions import EndiveTable, requirements_of
 from endive.drivers.blocking import random_id
 from endive.errors import (
     AlreadyInCatalogError,
@@ -65,17 +68,16 @@ COMMIT_ID = "endive.commit-id"
 
 
 @contextmanager
-def _as_pyiceberg() -> Iterator[None]:
-    """Raise PyIceberg's errors instead of ours."""
+def _as_pyiceberg(missing: Callable[[NotInCatalogError], str] = str) -> Iterator[None]:
+    """Raise PyIceberg's errors instead of ours. `missing`: how it says here that something does not exist."""
     try:
         yield
     except NotInCatalogError as error:
-        if error.kind == "Namespace":
-            raise NoSuchNamespaceError(f"Namespace {error.name} does not exists") from error  # PyIceberg's wording
-        raise NoSuchTableError(str(error)) from error
+        kind = NoSuchNamespaceError if error.kind == "Namespace" else NoSuchTableError
+        raise kind(missing(error)) from error
     except AlreadyInCatalogError as error:
-        kind = NamespaceAlreadyExistsError if error.kind == "Namespace" else TableAlreadyExistsError
-        raise kind(f"{error.kind} {error.name} already exists") from error
+        taken = NamespaceAlreadyExistsError if error.kind == "Namespace" else TableAlreadyExistsError
+        raise taken(f"{error.kind} {error.name} already exists") from error
     except NamespaceNotEmptyError as error:
         raise IcebergNamespaceNotEmptyError(str(error)) from error
     except CommitConflictError as error:
@@ -84,6 +86,10 @@ def _as_pyiceberg() -> Iterator[None]:
         raise CommitStateUnknownException(str(error)) from error
     except ConfigurationError as error:
         raise ValueError(str(error)) from error
+
+
+def _has_no_properties(error: NotInCatalogError) -> str:
+    return f"Namespace {error.name} does not exists"
 
 
 class EndiveCatalog(MetastoreCatalog):
@@ -100,6 +106,8 @@ class EndiveCatalog(MetastoreCatalog):
         if create not in {"true", "false"}:
             raise ValueError(f"{CREATE} is true or false, not {create!r}")
         self.kv = KVCatalog.open(uri, properties.get("warehouse"), _file_properties(properties), create == "true")
+        if uri == MEMORY:
+            self.properties["uri"] = self.kv.url  # by which a copy of this catalog finds the same place
 
     @classmethod
     def on(cls, kv: KVCatalog, name: str = "endive") -> Self:
@@ -121,7 +129,7 @@ class EndiveCatalog(MetastoreCatalog):
         changes = [
             TableChange(
                 one._table.name(),
-                (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)),
+                (*requirements_of(one), AssertTableUUID(uuid=one.table_metadata.table_uuid)),
                 one._updates,
             )
             for one in transactions
@@ -199,8 +207,9 @@ class EndiveCatalog(MetastoreCatalog):
             self.kv.drop_table(_existing_table(identifier), purge=True)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        with _as_pyiceberg():
-            return self._table(self.kv.rename_table(_existing_table(from_identifier), _table_to_create(to_identifier)))
+        source, target = _existing_table(from_identifier), _table_to_create(to_identifier)
+        with _as_pyiceberg(lambda error: str(replace(error, name=source[-1]) if error.kind == "Table" else error)):
+            return self._table(self.kv.rename_table(source, target))
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         with _as_pyiceberg():
@@ -242,14 +251,14 @@ class EndiveCatalog(MetastoreCatalog):
             return self.kv.list_namespaces(_namespace(namespace) if namespace else ())
 
     def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
-        with _as_pyiceberg():
+        with _as_pyiceberg(_has_no_properties):
             return self.kv.namespace_properties(_namespace(namespace))
 
     def update_namespace_properties(
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:
         self._check_for_overlap(removals, updates)
-        with _as_pyiceberg():
+        with _as_pyiceberg(_has_no_properties):
             change = self.kv.update_namespace_properties(_namespace(namespace), removals, updates)
         return PropertiesUpdateSummary(list(change.removed), list(change.updated), list(change.missing))
 
@@ -294,8 +303,12 @@ def _is_table_name(name: Identifier) -> bool:
 
 def _existing_table(identifier: str | Identifier) -> Identifier:
     name = identifier_of(identifier)
+    if len(name) == 1:
+        error = NoSuchTableError("Empty namespace identifier")
+        error.add_note(f"A table's name has a namespace, as in `namespace.{name[0]}`.")
+        raise error
     if not _is_table_name(name):
-        raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}; a name has a namespace and no empty level")
+        raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}; a name has no empty level")
     return name
 
 

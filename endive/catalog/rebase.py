@@ -11,14 +11,15 @@ belong to the append), and several snapshots in one commit (PyIceberg has read t
 cache goes by the manifests' paths).
 
 **What is refused.** Anything that is not an append: overwrites and deletes were decided on the files of the state that
-they saw, and their authors must look again. A branch that is gone. Tables whose owner wants to hear of every conflict
-(`commit.retry.num-retries=0`). Tables of format 3, whose row ids PyIceberg cannot assign yet.
+they saw, and their authors must look again; also those that found nothing to delete, and only add (`AssertUnmoved`). A
+branch that is gone. Tables whose owner wants to hear of every conflict (`commit.retry.num-retries=0`). Tables of format
+3, whose row ids PyIceberg cannot assign yet.
 
 **What may be deleted.** What was written for an attempt that certainly failed; and after success the list that the
 client wrote, which nothing names any more.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from pyiceberg.io import FileIO
@@ -43,16 +44,12 @@ MAY_MOVE = "endive.rebase"
 """In a snapshot's summary: `false` if it was decided on the state that it was built on, and must not follow another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rebased:
-    """A change on top of a newer state, and the files that were written for it."""
-
-    change: TableChange
-    written: tuple[str, ...]
+class AssertUnmoved(AssertRefSnapshotId):
+    """A branch is where it was, and what is committed was decided on that: it must not follow if the branch moves."""
 
 
 def is_append(change: TableChange) -> bool:
-    """Whether all that a change adds to a table's branches is files, on one branch."""
+    """Whether all that a change does to a table's branches is to add files to one, whatever is there."""
     snapshots = added_snapshots(change)
     moves = [update for update in change.updates if isinstance(update, SetSnapshotRefUpdate)]
     return (
@@ -60,6 +57,7 @@ def is_append(change: TableChange) -> bool:
         and len({update.ref_name for update in moves}) == 1
         and {update.snapshot_id for update in moves} <= {one.snapshot_id for one in snapshots}  # no roll-back
         and all(_adds_only(one) for one in snapshots)
+        and not any(isinstance(one, AssertUnmoved) for one in change.requirements)
     )
 
 
@@ -105,36 +103,43 @@ def _last_sequence_number(metadata: TableMetadata) -> int | None:
 
 
 def rebase(
-    change: TableChange, metadata: TableMetadata, io: FileIO, commit_uuid: UUID, attempt: int, now_ms: int
-) -> Rebased:
-    """Write what a change needs on top of `metadata`, and return it. Call only if `must_rebase` says so."""
+    change: TableChange,
+    metadata: TableMetadata,
+    io: FileIO,
+    commit_uuid: UUID,
+    attempt: int,
+    now_ms: int,
+    written: list[str],
+) -> TableChange:
+    """Write what a change needs on top of `metadata`, and return it. Call only if `must_rebase` says so.
+
+    `written`: where every file is noted before it is written, for who has to delete them if this or what follows fails.
+    """
     branch = _branch(change)
     head = metadata.snapshot_by_name(branch)
     manifests: list[ManifestFile] = list(read_list(io, head.manifest_list)) if head is not None else []
-    written: list[str] = []
     moved: dict[int, Snapshot] = {}
     snapshots = added_snapshots(change)
     last = _last_sequence_number(metadata)
     for number, old in enumerate(snapshots, start=1):
         sequence_number = last + number if last is not None else 0
         own = own_manifests(read_list(io, old.manifest_list), old.snapshot_id)
-        fresh = [
-            unassigned(one)
-            if len(snapshots) == 1 and not one.existing_files_count
-            else write_added(io, metadata, one, old.snapshot_id, commit_uuid, len(written))
-            for one in own
-            if one.has_added_files()
-        ]
-        written += [one.manifest_path for one in fresh if one.manifest_path not in {each.manifest_path for each in own}]
+        fresh: list[ManifestFile] = []
+        for one in own:
+            if len(snapshots) == 1 and not one.existing_files_count and one.has_added_files():
+                fresh.append(unassigned(one))
+            elif one.has_added_files():
+                written.append(metadata_path(metadata, f"{commit_uuid}-m{len(written)}.avro"))
+                fresh.append(write_added(io, metadata, one, old.snapshot_id, written[-1]))
         name = f"snap-{old.snapshot_id}-{attempt}-{commit_uuid}.avro"
         new = _moved(old, head, metadata_path(metadata, name), sequence_number, now_ms)
         kept = [one for one in manifests if one.has_added_files() or one.has_existing_files()]
-        write_list(io, metadata, new, [*fresh, *kept])
         written.append(new.manifest_list)
+        write_list(io, metadata, new, [*fresh, *kept])
         manifests = list(read_list(io, new.manifest_list)) if len(snapshots) > 1 else []
         moved[old.snapshot_id], head = new, new
     clear_manifest_cache()
-    return Rebased(_on_top(change, moved, metadata, branch), tuple(written))
+    return _on_top(change, moved, metadata, branch)
 
 
 def _moved(old: Snapshot, parent: Snapshot | None, manifest_list: str, sequence_number: int, now_ms: int) -> Snapshot:

@@ -4,9 +4,10 @@ All of it is pure: from a table's metadata to a snapshot, or to Iceberg's requir
 """
 
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.update import (
+    AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotRefUpdate,
@@ -83,7 +84,7 @@ def set_ref(
     kind: SnapshotRefType,
     max_ref_age_ms: int | None = None,
 ) -> RequirementsAndUpdates:
-    """Point a branch or tag at a snapshot, if it still is where `metadata` has it."""
+    """Point a branch or tag at a snapshot, if it still is where `metadata` has it. One that moves is kept as long."""
     known = metadata.refs.get(name)
     update = SetSnapshotRefUpdate(
         ref_name=name,
@@ -93,7 +94,40 @@ def set_ref(
         max_snapshot_age_ms=None,
         min_snapshots_to_keep=None,
     )
-    return _requirements(metadata, name, known.snapshot_id if known is not None else None), (update,)
+    kept = _kept_as_long(update, known)
+    return _requirements(metadata, name, known.snapshot_id if known is not None else None), (kept,)
+
+
+def _kept_as_long(update: SetSnapshotRefUpdate, known: SnapshotRef | None) -> SetSnapshotRefUpdate:
+    """Return the update of a branch with the retention that the branch has, unless it brings one."""
+    own = (update.max_ref_age_ms, update.max_snapshot_age_ms, update.min_snapshots_to_keep)
+    if known is None or any(own) or update.type != known.snapshot_ref_type:
+        return update
+    return update.model_copy(
+        update={
+            "max_ref_age_ms": known.max_ref_age_ms,
+            "max_snapshot_age_ms": known.max_snapshot_age_ms,
+            "min_snapshots_to_keep": known.min_snapshots_to_keep,
+        }
+    )
+
+
+def keeping_retention(updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> tuple[TableUpdate, ...]:
+    """Return the updates, with the retention of branches that are moved to a snapshot which comes with them.
+
+    PyIceberg moves a branch without saying how long it and its snapshots are kept, and an append would undo that.
+    """
+    if not any(
+        one.max_ref_age_ms or one.max_snapshot_age_ms or one.min_snapshots_to_keep for one in metadata.refs.values()
+    ):
+        return updates
+    added = {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
+    return tuple(
+        _kept_as_long(one, metadata.refs.get(one.ref_name))
+        if isinstance(one, SetSnapshotRefUpdate) and one.snapshot_id in added
+        else one
+        for one in updates
+    )
 
 
 def remove_ref(metadata: TableMetadata, name: str) -> RequirementsAndUpdates:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from endive.catalog import keys
+from endive.catalog.dropped import DroppedTable
 from endive.catalog.files import decoded_file
 from endive.catalog.names import Identifier, text_of
 from endive.catalog.records import CommitRecord, NamespaceRecord, SnapshotRecord, TableRecord, decoded_history
@@ -27,10 +28,24 @@ class CatalogFault:
         return f"{self.place}: {self.problem}"
 
 
-def check_rows(tx: Transaction) -> Steps[tuple[list[Identifier], list[CatalogFault]]]:
-    """Look at every row by itself; return the tables whose records can be read, and what is wrong."""
+@dataclass(frozen=True, slots=True)
+class RowsReport:
+    """What was found."""
+
+    tables: list[Identifier]
+    """Those whose records can be read."""
+    faults: list[CatalogFault]
+    leftovers: int
+    """Rows of dropped tables and expired snapshots that are still to be cleared: harmless."""
+
+
+SPACES = (keys.NAMESPACES, keys.TABLES, keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.DROPPED)
+
+
+def check_rows(tx: Transaction) -> Steps[RowsReport]:
+    """Look at every row by itself."""
     spaces: dict[str, Rows] = {}
-    for space in (keys.NAMESPACES, keys.TABLES, keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS):
+    for space in SPACES:
         spaces[space] = yield from tx.scan(space.encode())
     answers = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
     records, faults = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
@@ -44,11 +59,27 @@ def check_rows(tx: Transaction) -> Steps[tuple[list[Identifier], list[CatalogFau
     faults += _read(
         spaces[keys.FILES], decoded_file, lambda one, key: key if key.endswith(one.file.file_path.encode()) else b""
     )[1]
+    dropped, unreadable = _read(spaces[keys.DROPPED], DroppedTable.decoded, lambda one, _: keys.dropped_key(one.uuid))
+    faults += unreadable
+    left = {str(one.uuid) for one in dropped}
+    unswept = {f"{record.uuid}/{one}" for record in records for one in record.unswept}
     if len(records) == len(spaces[keys.TABLES]):  # else nobody can tell whose rows they are
-        faults += _strays(spaces, {str(record.uuid) for record in records})
+        known = {str(record.uuid) for record in records}
+        faults += [CatalogFault(f"{keys.DROPPED}{uuid}", "a table that is there is marked so") for uuid in left & known]
+        faults += _strays(spaces, known | left)
     if len(snapshots) == len(spaces[keys.SNAPSHOTS]):
-        faults += _strays_of_snapshots(spaces[keys.FILES], snapshots)
-    return [record.identifier for record in records], faults + _shared_uuids(records)
+        rows = tuple(row for row in spaces[keys.FILES] if not _is_leftover(row[0], left, unswept))
+        faults += _strays_of_snapshots(rows, snapshots)
+    leftovers = sum(_uuid_of(key, space) in left for space in BY_UUID for key, _ in spaces[space])
+    leftovers += sum(_is_leftover(key, set(), unswept) for key, _ in spaces[keys.FILES])
+    return RowsReport([record.identifier for record in records], faults + _shared_uuids(records), leftovers)
+
+
+BY_UUID = (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS)
+
+
+def _uuid_of(key: bytes, space: str) -> str:
+    return _text(key).removeprefix(space).partition("/")[0]
 
 
 def _snapshot_key(one: SnapshotRecord, _: bytes) -> bytes:
@@ -76,12 +107,18 @@ def _read(
     return good, faults
 
 
+def _is_leftover(key: bytes, dropped: set[str], unswept: set[str]) -> bool:
+    """Whether a file's row is of a dropped table, or of a snapshot that has expired."""
+    uuid, snapshot_id = _text(key).removeprefix(keys.FILES).split("/")[:2]
+    return uuid in dropped or f"{uuid}/{snapshot_id}" in unswept
+
+
 def _strays(spaces: Mapping[str, Rows], known: set[str]) -> list[CatalogFault]:
     """Rows of tables that are not there, by keyspace and table."""
     counted: dict[str, int] = {}
-    for space in (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS):
+    for space in BY_UUID:
         for key, _ in spaces[space]:
-            uuid = _text(key).removeprefix(space).partition("/")[0]
+            uuid = _uuid_of(key, space)
             if uuid not in known:
                 counted[f"{space}{uuid}/"] = counted.get(f"{space}{uuid}/", 0) + 1
     return [CatalogFault(place, f"{rows} rows of a table that is not there") for place, rows in counted.items()]

@@ -24,6 +24,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 from endive.catalog import namespaces, tables, upkeep
 from endive.catalog.changes import TableChange
 from endive.catalog.committer import Committed
+from endive.catalog.dropped import dropped_tables
 from endive.catalog.keys import history_key, snapshot_key, table_key
 from endive.catalog.names import Identifier, namespace_of, table_of, text_of
 from endive.catalog.namespace_catalog import NamespaceCatalog
@@ -127,6 +128,9 @@ class TableCatalog(NamespaceCatalog):
         )
         rows.append((table_key(record.identifier), record.encoded()))
 
+        if not has_new_uuid:
+            upkeep.clear_if_dropped(self, record.uuid)
+
         def install(is_repeat: bool) -> None:
             self.store.transact(lambda tx: tables.create_table(tx, tuple(rows), record, has_new_uuid, is_repeat))
 
@@ -170,17 +174,37 @@ class TableCatalog(NamespaceCatalog):
     ) -> None:
         """Remove a table from the catalog; with `purge`, then delete its files too.
 
+        A purge that was interrupted, or whose outcome was unknown, is finished by a repeat (`finish_purge`).
         `expected`: only if nobody has written to it since it was loaded so; else `CommitConflictError`.
         """
         name = table_of(identifier)
-        found = self.store.read(lambda tx: tables.require_table(tx, name)) if expected is None else expected
+        try:
+            found = self.store.read(lambda tx: tables.require_table(tx, name)) if expected is None else expected
+        except NotInCatalogError:
+            if purge and self.finish_purge(name):
+                return
+            raise
         version = None if expected is None else expected.version
         if purge:
             upkeep.require_collectable(name, found.metadata)
         # By its uuid: if the answer is lost, somebody may have created another one before the second try.
-        view = self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, found.uuid, version)))
-        if purge and view is not None:
-            upkeep.purge(self, _loaded(view))
+        self._dropping(lambda: self.store.transact(lambda tx: tables.drop_table(tx, name, found.uuid, version, purge)))
+        upkeep.finish_drop(self, found.uuid)
+
+    def finish_purge(self, identifier: str | Identifier) -> bool:
+        """Delete what is left of a table that was dropped with `purge` under this name; False if there is nothing."""
+        name = table_of(identifier)
+        left = [one for one in self.store.read(dropped_tables) if one.table.identifier == name and one.purge]
+        for one in left:
+            upkeep.finish_drop(self, one.uuid)
+        return bool(left)
+
+    def clear_dropped(self) -> int:
+        """Finish the drops that were interrupted: delete files that were to be purged, then rows; return how many.
+
+        Expiry and the removal of orphans do it, too.
+        """
+        return upkeep.clear_dropped(self)
 
     def update_properties(
         self, identifier: str | Identifier, updates: Mapping[str, str] | None = None, removals: Sequence[str] = ()
@@ -234,7 +258,11 @@ class TableCatalog(NamespaceCatalog):
     def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[Committed]:
         if len({change.identifier for change in changes}) != len(changes) or not changes:
             raise ConfigurationError("a commit", ["it needs at least one table, and every table only once"])
+        for change in changes:
+            upkeep.prepare(self, change)
         committed = self._committer.commit(changes, commit_id)
+        for change in changes:
+            upkeep.tidy_up_after(self, change)
         for change, one in zip(changes, committed, strict=True):
             if one.whole is None:
                 self._publisher.remind(change.identifier)
@@ -257,7 +285,9 @@ class TableCatalog(NamespaceCatalog):
 
 
 def _loaded(view: TableView) -> LoadedTable:
-    return LoadedTable(view.record.identifier, view.record.version, view.metadata, view.record.metadata_location)
+    """Return a view for a caller, who may change the properties, while records are shared."""
+    metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
+    return LoadedTable(view.record.identifier, view.record.version, metadata, view.record.metadata_location)
 
 
 def _folder(level: str) -> str:

@@ -7,15 +7,16 @@ with another uuid; commits carry the uuid they mean, and fail.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import SnapshotLogEntry
 
+from endive.catalog.dropped import DroppedTable, require_cleared
 from endive.catalog.keys import (
     TABLES,
-    commits_of,
-    files_of,
+    dropped_key,
     history_of,
     snapshot_key,
     snapshots_of,
@@ -31,7 +32,7 @@ from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatal
 from endive.protocol.requests import Steps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableView:
     """A table at one version, with as much of its past as was asked for."""
 
@@ -40,16 +41,16 @@ class TableView:
     history: tuple[tuple[bytes, SnapshotLogEntry], ...]
     """Lines of history with their keys."""
 
-    @property
+    @cached_property
     def metadata(self) -> TableMetadata:
-        """Iceberg's table metadata, with the snapshots and the history of this view."""
-        return self.record.metadata.model_copy(
-            update={
-                "properties": dict(self.record.metadata.properties),  # handed out, while records are shared
-                "snapshots": [one.snapshot for one in self.snapshots],
-                "snapshot_log": [entry for _, entry in self.history],
-            }
-        )
+        """Iceberg's table metadata, with the snapshots and the history of this view. Shared: change nothing in it."""
+        if not self.snapshots and not self.history:
+            return self.record.metadata
+        past = {
+            "snapshots": [one.snapshot for one in self.snapshots],
+            "snapshot_log": [entry for _, entry in self.history],
+        }
+        return self.record.metadata.model_copy(update=past)
 
 
 def find_table(tx: Transaction, identifier: Identifier) -> Steps[TableRecord | None]:
@@ -122,6 +123,7 @@ def create_table(
         raise AlreadyInCatalogError("Table", text_of(record.identifier))
     if not has_new_uuid:
         yield from _require_new_uuid(tx, record.uuid)
+        yield from require_cleared(tx, record.uuid)
     for key, value in rows:
         tx.put(key, value)
 
@@ -136,22 +138,21 @@ def _require_new_uuid(tx: Transaction, uuid: UUID) -> Steps[None]:
 
 
 def drop_table(
-    tx: Transaction, identifier: Identifier, uuid: UUID | None, version: int | None = None
-) -> Steps[TableView]:
-    """Remove a table's rows and return what it was. `uuid`, `version`: only if it is this very table, at this one."""
+    tx: Transaction, identifier: Identifier, uuid: UUID | None, version: int | None = None, purge: bool = False
+) -> Steps[TableRecord]:
+    """Remove a table and return what it was; its other rows are cleared later, and with `purge` its files deleted.
+
+    `uuid`, `version`: only if it is this very table, at this one.
+    """
     record = yield from require_table(tx, identifier)
     if uuid is not None and record.uuid != uuid:
         raise NotInCatalogError("Table", text_of(identifier), "another table has this name now")
     if version is not None and record.version != version:
         problem = f"it is being written: version {version} was to be dropped, and it is at {record.version} now"
         raise CommitConflictError(text_of(identifier), f"{problem}; stop its writers, then drop it")
-    view = yield from whole_view(tx, record)
-    for prefix in (snapshots_of(record.uuid), history_of(record.uuid), files_of(record.uuid), commits_of(record.uuid)):
-        rows = yield from tx.scan(prefix)
-        for key, _ in rows:
-            tx.delete(key)
+    tx.put(dropped_key(record.uuid), DroppedTable(record, purge).encoded())
     tx.delete(table_key(identifier))
-    return view
+    return record
 
 
 def rename_table(tx: Transaction, source: Identifier, target: Identifier, uuid: UUID | None) -> Steps[UUID]:

@@ -15,6 +15,16 @@ from pyiceberg.table.update import (
     _update_table_metadata_log,
 )
 
+STRUCTURE = (
+    "schemas",
+    "current_schema_id",
+    "partition_specs",
+    "default_spec_id",
+    "sort_orders",
+    "default_sort_order_id",
+)
+"""What must fit together; an update that does not touch any of it shares it."""
+
 
 def updated(base: TableMetadata, updates: Sequence[TableUpdate], previous: str, now_ms: int) -> TableMetadata:
     """Return the metadata after the updates; `base` itself if they change nothing.
@@ -26,11 +36,13 @@ def updated(base: TableMetadata, updates: Sequence[TableUpdate], previous: str, 
     new = base
     for update in updates:
         new = _apply_table_update(update, new, context)
-    if context.has_changes():
-        if previous:
-            new = _update_table_metadata_log(new, previous, base.last_updated_ms)
-        if base.last_updated_ms == new.last_updated_ms:
-            new = new.model_copy(update={"last_updated_ms": now_ms})
-    new.spec().check_compatible(new.schema())
-    new.sort_order().check_compatible(new.schema())
+    if not context.has_changes():
+        return base
+    if previous:
+        new = _update_table_metadata_log(new, previous, base.last_updated_ms)
+    if base.last_updated_ms == new.last_updated_ms:
+        new = new.model_copy(update={"last_updated_ms": now_ms})
+    if any(getattr(new, name) is not getattr(base, name) for name in STRUCTURE):
+        new.spec().check_compatible(new.schema())
+        new.sort_order().check_compatible(new.schema())
     return new

@@ -4,21 +4,27 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AssignUUIDUpdate
 from pyiceberg.utils.properties import property_as_bool
 
 from endive.catalog.changes import TableChange
+from endive.catalog.dropped import DroppedTable, clear_rows, dropped_tables, find_dropped, note_purged
 from endive.catalog.files import ALL, file_rows
 from endive.catalog.keys import TABLES, snapshot_key
-from endive.catalog.maintenance import expired, named_by, orphans, overlaps, reachable, removal, unneeded
+from endive.catalog.maintenance import named_by, orphans, overlaps, reachable, unneeded
 from endive.catalog.manifests import all_files, read_list
 from endive.catalog.names import Identifier, table_of, text_of
 from endive.catalog.opening import open_place
 from endive.catalog.records import SnapshotRecord, TableRecord
+from endive.catalog.retention import expiring, removal
+from endive.catalog.sweeping import hand_over, removed_by, sweep
+from endive.catalog.tables import TableView, find_table, whole_view
 from endive.catalog.works import Transaction
-from endive.errors import ConfigurationError, NotInCatalogError
+from endive.errors import ConfigurationError, CorruptObjectError, EndiveError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 if TYPE_CHECKING:
@@ -31,8 +37,10 @@ logger = logging.getLogger(__name__)
 class ExpiredSnapshots:
     """What expiry removed."""
 
-    snapshot_ids: tuple[int, ...]
-    deleted_files: tuple[str, ...]
+    snapshot_ids: tuple[int, ...] = ()
+    deleted_files: tuple[str, ...] = ()
+    refs: tuple[str, ...] = ()
+    """Branches and tags past their age."""
 
 
 def delete_files(io: FileIO, locations: Iterable[str]) -> tuple[str, ...]:
@@ -56,20 +64,22 @@ def require_collectable(name: Identifier, metadata: TableMetadata) -> None:
 
 
 def expire(
-    catalog: "TableCatalog", identifier: str | Identifier, older_than_unix_ms: int, keep_last: int
+    catalog: "TableCatalog", identifier: str | Identifier, older_than_unix_ms: int | None, keep_last: int | None
 ) -> ExpiredSnapshots:
-    """Remove old snapshots from a table, then the files that nothing else needs."""
+    """Remove old branches, tags and snapshots from a table, then the files that nothing else needs."""
     table = catalog.load_table(identifier)
     require_collectable(table.identifier, table.metadata)
-    ids = expired(table.metadata, older_than_unix_ms, keep_last)
-    if not ids:
-        return ExpiredSnapshots((), ())
-    change = TableChange(table.identifier, *removal(table.metadata, ids))
-    catalog.commit_many([change])
-    gone = [one for one in table.metadata.snapshots if one.snapshot_id in ids]
+    clear_dropped(catalog)
+    sweep_quietly(catalog, table.identifier)
+    expiry = expiring(table.metadata, catalog.now_ms(), older_than_unix_ms, keep_last)
+    if not expiry:
+        return ExpiredSnapshots()
+    catalog.commit_many([TableChange(table.identifier, *removal(table.metadata, expiry))])
+    gone = [one for one in table.metadata.snapshots if one.snapshot_id in expiry.snapshot_ids]
     remaining = _same(table, catalog.load_table(table.identifier)).metadata.snapshots
     io = catalog.files.io(table.metadata.location, table.metadata.properties)
-    return ExpiredSnapshots(ids, delete_files(io, unneeded(io, gone, remaining)))
+    deleted = delete_files(io, unneeded(io, gone, remaining)) if gone else ()
+    return ExpiredSnapshots(expiry.snapshot_ids, deleted, expiry.refs)
 
 
 def remove_orphans(
@@ -88,7 +98,11 @@ def remove_orphans(
     io = catalog.files.io(location, table.metadata.properties)
     needed = reachable(io, table.metadata.snapshots).paths | named_by(table.metadata, table.metadata_location)
     found = orphans(listed, needed, older_than_unix_ms)
-    return found if dry_run else delete_files(io, found)
+    if dry_run:
+        return found
+    clear_dropped(catalog)
+    sweep_quietly(catalog, name)
+    return delete_files(io, found)
 
 
 def index_files(catalog: "TableCatalog", identifier: str | Identifier) -> int:
@@ -103,6 +117,9 @@ def index_files(catalog: "TableCatalog", identifier: str | Identifier) -> int:
 
     def put(tx: Transaction) -> Steps[None]:
         key = snapshot_key(table.uuid, current.snapshot_id)
+        record = yield from find_table(tx, table.identifier)
+        if record is None or record.uuid != table.uuid:
+            raise NotInCatalogError("Table", text_of(table.identifier), "it was dropped or renamed meanwhile")
         body = yield from tx.get(key)
         if body is None:
             raise NotInCatalogError("Snapshot", str(current.snapshot_id), "it has expired meanwhile")
@@ -138,9 +155,96 @@ def all_tables(tx: Transaction) -> Steps[tuple[TableRecord, ...]]:
     return tuple(TableRecord.decoded(body) for _, body in rows)
 
 
-def purge(catalog: "TableCatalog", table: "LoadedTable") -> None:
-    """Delete all files of a table that is no longer in the catalog."""
-    io = catalog.files.io(table.metadata.location, table.metadata.properties)
-    needed = reachable(io, table.metadata.snapshots)
-    for group in (needed.files, needed.manifests, needed.lists, named_by(table.metadata, table.metadata_location)):
+# Around commits.
+
+
+def prepare(catalog: "TableCatalog", change: TableChange) -> None:
+    """Do what would make a commit large, or what is in its way, in transactions of its own."""
+    for update in change.updates if change.creates else ():
+        if isinstance(update, AssignUUIDUpdate):
+            clear_if_dropped(catalog, update.uuid)
+    hand_over(catalog.store, change)
+
+
+def tidy_up_after(catalog: "TableCatalog", change: TableChange) -> None:
+    """Delete the rows that a commit has left behind. It has happened, and no error may look as if it had not."""
+    if removed_by(change):
+        sweep_quietly(catalog, change.identifier)
+
+
+def sweep_quietly(catalog: "TableCatalog", name: Identifier) -> None:
+    """Delete file rows of snapshots that have expired; what cannot be deleted is left for the next time."""
+    try:
+        sweep(catalog.store, name)
+    except EndiveError:
+        logger.warning("file rows of expired snapshots of %s are left", text_of(name), exc_info=True)
+
+
+# Dropped tables.
+
+
+def finish_drop(catalog: "TableCatalog", uuid: UUID) -> None:
+    """Delete a dropped table's files if they are to be purged, then its rows. Anybody may do it, again and again.
+
+    Files that are named and not there are passed over: an earlier try may have deleted them. The first that was to be
+    read and was not there, or is damaged, is raised when everything else is gone.
+    """
+    found = catalog.store.read(lambda tx: _dropped_view(tx, uuid))
+    if found is None:
+        return
+    dropped, view = found
+    problem = _purge(catalog, view) if dropped.purge else None
+    try:
+        if dropped.purge:
+            catalog.store.transact(lambda tx: note_purged(tx, uuid))
+        clear_rows(catalog.store, uuid)
+    except EndiveError:  # the table is dropped all the same
+        logger.warning("rows of the dropped table %s are left", text_of(dropped.table.identifier), exc_info=True)
+    if problem is not None:
+        raise problem
+
+
+def _dropped_view(tx: Transaction, uuid: UUID) -> Steps[tuple[DroppedTable, TableView] | None]:
+    dropped = yield from find_dropped(tx, uuid)
+    if dropped is None:
+        return None
+    view = yield from whole_view(tx, dropped.table)
+    return dropped, view
+
+
+def _purge(catalog: "TableCatalog", view: TableView) -> FileNotFoundError | CorruptObjectError | None:
+    """Delete all files of a table that is no longer in the catalog; return why some could not be found.
+
+    Data files first, then what names them: what is left after a crash can still be found.
+    """
+    metadata = view.metadata
+    io = catalog.files.io(metadata.location, metadata.properties)
+    problems: list[FileNotFoundError | CorruptObjectError] = []
+    needed = reachable(io, metadata.snapshots, problems=problems)
+    named = named_by(metadata, view.record.metadata_location)
+    for group in (needed.files, needed.manifests, needed.lists, named):
         delete_files(io, sorted(group))
+    return problems[0] if problems else None
+
+
+def clear_dropped(catalog: "TableCatalog") -> int:
+    """Finish drops that were interrupted; return how many. One that fails is left for the next time."""
+    finished = 0
+    for one in catalog.store.read(dropped_tables):
+        name = text_of(one.table.identifier)
+        try:
+            finish_drop(catalog, one.uuid)
+        except FileNotFoundError:
+            pass  # deleted by the try that was interrupted
+        except (CorruptObjectError, OSError):
+            logger.warning("not all files of the dropped table %s could be deleted", name, exc_info=True)
+            continue
+        finished += 1
+    return finished
+
+
+def clear_if_dropped(catalog: "TableCatalog", uuid: UUID) -> None:
+    """Clear rows of a dropped table that is to come back; one whose files are going stays dropped."""
+    dropped = catalog.store.read(lambda tx: find_dropped(tx, uuid))
+    if dropped is not None and not dropped.purge:
+        clear_rows(catalog.store, uuid)

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from endive.cli import capacity, catalog, compare, config, demo, kv, providers, report, run, sweep
+from endive.cli import capacity, compare, config, demo, kv, providers, report, run, sweep
 from endive.cli.console import output
+from endive.cli.later import later
 from endive.sim.experiment import version
 
 app = typer.Typer(
@@ -23,7 +24,7 @@ app.command("providers")(providers.providers)
 app.command("demo")(demo.demo)
 app.add_typer(config.app, name="config")
 app.add_typer(kv.app, name="kv")
-app.add_typer(catalog.app, name="catalog")
+app.add_typer(later("endive.cli.catalog", "Iceberg tables that need nothing but a bucket."), name="catalog")
 
 
 def _show_version(wanted: bool) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from endive.cli import INTERRUPTED
 from endive.cli.console import Overrides, errors, output, progress_to, say_if_compiling, warn
-from endive.cli.figures import with_interval
+from endive.cli.figures import as_document, with_interval
 from endive.cli.run import choose_seeds
 from endive.errors import ConfigurationError
 from endive.sim.capacity import LOAD_MAX, Capacity, SeedCapacity, Target, load_of, seed_capacity
@@ -199,14 +199,10 @@ def _document(settings: Settings, answer: Capacity) -> dict[str, object]:
         "profiles": settings.profile_set,
         "target": str(answer.target),
         "exists": answer.exists,
-        "commits_per_s": _pair(answer.committed) if answer.exists else None,
-        "offered_per_s": _pair(answer.offered) if answer.exists else None,
-        "p99_ms": _pair(answer.p99_ms) if answer.exists and answer.p99_ms else None,
+        "commits_per_s": as_document(answer.committed) if answer.exists else None,
+        "offered_per_s": as_document(answer.offered) if answer.exists else None,
+        "p99_ms": as_document(answer.p99_ms) if answer.exists and answer.p99_ms else None,
         "limit": answer.limit,
         "seeds": len(answer.seeds),
         "stationary": not answer.drifts if answer.exists else None,
     }
-
-
-def _pair(figure: Estimate) -> dict[str, float | None]:
-    return {"mean": figure.mean, "half_width_95": figure.half_width}

@@ -1,6 +1,8 @@
 """`endive compare`: two results side by side."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -8,10 +10,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from endive.cli.console import output, resumable, warn
-from endive.cli.figures import RATES, TIMES, with_interval
+from endive.cli.console import Overrides, output, resumable, warn
+from endive.cli.figures import RATES, TIMES, as_document, with_interval
 from endive.cli.run import Out, Seeds, choose_seeds, obtain
-from endive.errors import ResultError
+from endive.errors import ConfigurationError, ResultError
 from endive.sim.config import load_configuration
 from endive.sim.experiment import Experiment, Result, find_results, load_result
 from endive.sim.summary import Estimate, estimate, estimates
@@ -24,21 +26,26 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A result, an experiment's directory, or a configuration.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
     seeds: Seeds = None,
+    overrides: Overrides = None,
     out: Out = Path("experiments"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON, for machines.")] = False,
 ) -> None:
     """Show two results side by side, and the difference of each figure.
 
     The same seed gives both the same transactions and the same luck (common random numbers), so runs are compared
     seed by seed: the interval is that of the differences, and is narrow even where the figures themselves vary. A
-    configuration (`.toml`) that has no result yet is run.
+    configuration (`.toml`) that has no result yet is run. `--set` changes every configuration that is named here.
 
     For example:
 
     `endive compare experiments/s3-1a2b3c4d experiments/s3x-5e6f7a8b`
 
-    `endive compare mine.toml theirs.toml --seeds 1..5`
+    `endive compare mine.toml theirs.toml --seeds 1..5 --set catalog.num_tables=10`
     """
-    sides = [_side(place, seeds, out) for place in (a, b)]  # both are known to be good before anything runs
+    if overrides and not any(map(_is_configuration, (a, b))):
+        raise ConfigurationError("--set", ["both are results that are there; only a configuration can be changed"])
+    # Both are known to be good before anything runs.
+    sides = [_side(place, seeds, overrides or (), out) for place in (a, b)]
     with resumable():
         left, right = (side() for side in sides)
     common = sorted(left.keys() & right.keys())
@@ -46,40 +53,76 @@ def compare(
         raise ResultError(f"{a}, {b}", "have no seed in common", "run both with the same --seeds")
     if any(left[seed].about["window_ms"] != right[seed].about["window_ms"] for seed in common):
         warn((f"{a} and {b} have different windows; each figure is of its own window",))
-    output.print(_table([left[seed] for seed in common], [right[seed] for seed in common]))
+    comparison = _compared([left[seed] for seed in common], [right[seed] for seed in common])
+    if as_json:
+        output.print_json(json.dumps({"seeds": common, **_document(comparison)}))
+        return
+    output.print(_table(comparison))
     output.print(f"seeds in common: {', '.join(map(str, common))}")
 
 
-def _side(place: str, seeds: str | None, out: Path) -> Callable[[], Runs]:
+def _is_configuration(place: str) -> bool:
+    return place.endswith(".toml")
+
+
+def _side(place: str, seeds: str | None, overrides: Sequence[str], out: Path) -> Callable[[], Runs]:
     """Check one side; return what gets its results, running them where they are not there."""
-    if not place.endswith(".toml"):
+    if not _is_configuration(place):
         found = {result.about["seed"]: result for result in map(load_result, find_results(Path(place)))}
         wanted = set(choose_seeds(None, seeds, 0)) if seeds else found.keys()
         return lambda: {seed: result for seed, result in found.items() if seed in wanted}
-    settings = load_configuration(place)
+    settings = load_configuration(place, overrides)
     warn(settings.warnings)
     experiment, numbers = Experiment(settings, out), choose_seeds(None, seeds, settings.values.simulation.seed)
     return lambda: {seed: obtain(experiment, seed) for seed in numbers}
 
 
-def _table(left: list[Result], right: list[Result]) -> Table:
-    summaries = [[result.summary() for result in side] for side in (left, right)]
-    figures = [estimates(side) for side in summaries]
-    changes = _differences([s.flat() for s in summaries[0]], [s.flat() for s in summaries[1]])
+@dataclass(frozen=True)
+class Comparison:
+    """The figures of both sides over the seeds that they share."""
+
+    names: tuple[str, str]
+    before: Mapping[str, Estimate]
+    after: Mapping[str, Estimate]
+    difference: Mapping[str, Estimate]
+
+    def ratio(self, key: str) -> float | None:
+        """Return how many times the first side's figure the second one's is."""
+        before, after = self.before.get(key), self.after.get(key)
+        return after.mean / before.mean if before and after and before.mean else None
+
+
+def _compared(left: list[Result], right: list[Result]) -> Comparison:
+    before, after = ([result.summary() for result in side] for side in (left, right))
+    changes = _differences([one.flat() for one in before], [one.flat() for one in after])
+    return Comparison((_name(left[0]), _name(right[0])), estimates(before), estimates(after), changes)
+
+
+def _table(comparison: Comparison) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("figure", no_wrap=True)
-    for heading in (_name(left[0]), _name(right[0]), "difference", "ratio"):
+    for heading in (*map(escape, comparison.names), "difference", "ratio"):
         table.add_column(heading, justify="right")
-    for key, (name, unit) in _rows(figures[0], figures[1]).items():
-        before, after, change = figures[0].get(key), figures[1].get(key), changes.get(key)
-        ratio = f"{after.mean / before.mean:.3g}" if before and after and before.mean else "-"
-        cells = (with_interval(value, unit) for value in (before, after, change))
-        table.add_row(name, *cells, ratio)
+    sides = (comparison.before, comparison.after, comparison.difference)
+    for key, (name, unit) in _rows(comparison.before, comparison.after).items():
+        ratio = comparison.ratio(key)
+        cells = (with_interval(side.get(key), unit) for side in sides)
+        table.add_row(name, *cells, "-" if ratio is None else f"{ratio:.3g}")
     return table
 
 
+def _document(comparison: Comparison) -> dict[str, object]:
+    sides = {"a": comparison.before, "b": comparison.after, "difference": comparison.difference}
+    figures = {
+        key: {side: as_document(found[key]) for side, found in sides.items() if key in found}
+        | {"ratio": comparison.ratio(key)}
+        for key in dict.fromkeys([*comparison.before, *comparison.after])
+    }
+    return {"a": comparison.names[0], "b": comparison.names[1], "figures": figures}
+
+
 def _name(result: Result) -> str:
-    return escape(f"{result.about['label']}-{result.about['hash']} ({result.about['cost_model']})")
+    return f"{result.about['label']}-{result.about['hash']} ({result.about['cost_model']})"
 
 
 def _rows(left: Mapping[str, Estimate], right: Mapping[str, Estimate]) -> dict[str, tuple[str, str]]:

@@ -44,6 +44,11 @@ def with_interval(estimate: Estimate | None, unit: str = "") -> str:
     return f"{number(estimate.mean, unit)} ± {_rounded(estimate.half_width * scale)}"
 
 
+def as_document(estimate: Estimate) -> dict[str, float | None]:
+    """Return a mean and its 95 % interval, for JSON."""
+    return {"mean": estimate.mean, "half_width_95": estimate.half_width}
+
+
 def _rounded(value: float) -> str:
     """Return two significant digits, without an exponent."""
     return f"{float(f'{value:.2g}'):,.0f}" if value >= 10 else f"{value:.2g}"

@@ -77,10 +77,18 @@ def _text(data: bytes, is_hex: bool) -> str:
     return data.hex() if is_hex else data.decode("utf-8", "backslashreplace")
 
 
+def _place(url: str, endpoint: str | None, records: str | None) -> ObjectStore:
+    """Return the objects at a URL that outlives the command."""
+    objects = open_objects(url, endpoint=endpoint, records=records)
+    if not objects.capabilities.shared:
+        raise ConfigurationError(url, ["it would be gone when the command ends; give a directory or a bucket"])
+    return objects
+
+
 @contextmanager
 def _driver(url: str, endpoint: str | None, records: str | None) -> Iterator[BlockingDriver]:
     """Drive protocols on a store that exists."""
-    driver = BlockingDriver(open_objects(url, endpoint=endpoint, records=records))
+    driver = BlockingDriver(_place(url, endpoint, records))
     try:
         if driver.run(newest(MANIFESTS)) is None:
             raise StoreNotFoundError(url)
@@ -91,7 +99,7 @@ def _driver(url: str, endpoint: str | None, records: str | None) -> Iterator[Blo
 
 @contextmanager
 def _reader(url: str, endpoint: str | None, records: str | None, at: str | None = None) -> Iterator[Reader]:
-    objects: ObjectStore = open_objects(url, endpoint=endpoint, records=records)
+    objects: ObjectStore = _place(url, endpoint, records)
     try:
         reader = Reader(objects, checkpoint=at)
     except StoreNotFoundError as error:
@@ -108,7 +116,7 @@ def open_store(url: Url, endpoint: Endpoint = None, records: Records = None) -> 
 
     `endive kv open file:///tmp/store`
     """
-    with Store(open_objects(url, endpoint=endpoint, records=records), ONCE) as store:
+    with Store(_place(url, endpoint, records), ONCE) as store:
         output.print(f"epoch {store.lease.epoch}, next WAL slot {store.lease.next_slot}")
 
 
@@ -117,14 +125,14 @@ def put(
     url: Url, key: str, value: str, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None
 ) -> None:
     """Set a key, durably. Opens the store for writing, so a writer that has it open is fenced."""
-    with Store(open_objects(url, endpoint=endpoint, records=records), ONCE) as store:
+    with Store(_place(url, endpoint, records), ONCE) as store:
         store.put(_bytes(key, is_hex), _bytes(value, is_hex))
 
 
 @app.command()
 def delete(url: Url, key: str, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None) -> None:
     """Remove a key, durably. Opens the store for writing, as `put` does."""
-    with Store(open_objects(url, endpoint=endpoint, records=records), ONCE) as store:
+    with Store(_place(url, endpoint, records), ONCE) as store:
         store.delete(_bytes(key, is_hex))
 
 
@@ -275,7 +283,7 @@ def recover(url: Url, endpoint: Endpoint = None, records: Records = None) -> Non
 
     Exit code 1 if a record's source is gone: its write was never acknowledged, but its name stays taken.
     """
-    objects = open_objects(url, endpoint=endpoint, records=records)
+    objects = _place(url, endpoint, records)
     if not isinstance(objects, TwoPhaseStore):
         raise ConfigurationError(
             url, ["this store creates objects by itself, there is nothing to recover; or name --records"]

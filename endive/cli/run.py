@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from endive.cli.console import Overrides, errors, output, progress_to, resumable, say_if_compiling, warn
-from endive.cli.figures import counter_table, latency_table, rate_table, time_table
+from endive.cli.figures import as_document, counter_table, latency_table, rate_table, time_table
 from endive.errors import ConfigurationError
 from endive.sim.config import load_configuration
 from endive.sim.engines import Engine
@@ -157,9 +157,6 @@ def _document(experiment: Experiment, runs: list[Figures]) -> dict[str, object]:
             }
             for run in runs
         ],
-        "figures": {
-            name: {"mean": figure.mean, "half_width_95": figure.half_width}
-            for name, figure in estimates([run.summary for run in runs]).items()
-        },
+        "figures": {name: as_document(figure) for name, figure in estimates([run.summary for run in runs]).items()},
         "warnings": list(experiment.settings.warnings),
     }

@@ -10,7 +10,7 @@ In reading order: `model` (what a manifest says), `manifest`, `format`, `bloom`,
 (claim, fence, replay), `reading` (views, checkpoints), `merge`, `tables`, `lookup` (rows in files), `compactor`,
 `collector`, `check`; `recent`, `transaction`, `membership` (several processes write); all of these are protocols and
 values. Then what has threads: `writing` (the write queue, which has none), `cache`, `view`, `housekeeping`, `store`,
-`reader`, `grouping`, `shared`.
+`counters`, `reader`, `grouping`, `shared`.
 """
 
 import logging

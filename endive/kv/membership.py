@@ -56,6 +56,7 @@ from endive.kv.format import Rows, decode_sst, encode_sst
 from endive.kv.manifest import MANIFESTS
 from endive.kv.model import StoreManifest
 from endive.kv.opening import Group, open_writer, replay
+from endive.kv.reading import newer_than
 from endive.kv.recent import Recent
 from endive.kv.tables import TableCache
 from endive.kv.transaction import Outcome, Work, run_works
@@ -240,11 +241,6 @@ def _next_groups(after: int) -> Steps[tuple[Group, ...]]:
             break
         groups = (*groups, Group(after + 1 + len(groups), decode_sst(path, body)[1]))
     return groups
-
-
-def newer_than(manifest: Numbered[StoreManifest]) -> Steps[Numbered[StoreManifest] | None]:
-    """Return the newest manifest if it is newer than this one."""
-    return (yield from newest(MANIFESTS, manifest.number))
 
 
 # Writing.

@@ -48,6 +48,16 @@ class KeyRange:
     start: bytes | None
     end: bytes | None
 
+    @classmethod
+    def of_prefix(cls, prefix: bytes) -> "KeyRange":
+        """Return the range of all keys that start with `prefix`."""
+        shortened = prefix.rstrip(b"\xff")
+        return cls(prefix, shortened[:-1] + bytes((shortened[-1] + 1,)) if shortened else None)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether a key is in the range."""
+        return (self.start is None or key >= self.start) and (self.end is None or key < self.end)
+
 
 def key_ranges(indexes: Sequence[Index], bytes_max: int, block_bytes: int) -> tuple[KeyRange, ...]:
     """Cut the keys of several files into ranges that each hold about `bytes_max` before compression.

@@ -7,22 +7,22 @@ again; a scan ends with `ViewExpiredError`.
 
 from collections.abc import Iterator
 from threading import Lock
-from types import TracebackType
-from typing import Self
 
+from endive.closing import Closing
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import MissingObjectError
 from endive.kv.cache import CACHE_BYTES, BlockCache
+from endive.kv.merge import KeyRange
 from endive.kv.model import Checkpoint, StoreManifest
 from endive.kv.reading import View, create_checkpoint, newest_view, prolong_checkpoint, remove_checkpoint, view_at
-from endive.kv.view import ReadView, prefix_end
+from endive.kv.view import ReadView
 from endive.objects.api import ObjectStore
 from endive.protocol.sequenced import Numbered
 
 REFRESHES_MAX = 10
 
 
-class Reader:
+class Reader(Closing):
     """A store that is only read. `checkpoint`: an id or a name; the reader stays there, and does not refresh."""
 
     def __init__(self, objects: ObjectStore, checkpoint: str | None = None, cache_bytes: int = CACHE_BYTES) -> None:
@@ -66,9 +66,8 @@ class Reader:
         self, start: bytes | None = None, end: bytes | None = None, prefix: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and values in order, from `start` on, up to but without `end`; or all keys with a `prefix`."""
-        if prefix is not None:
-            start, end = prefix, prefix_end(prefix)
-        return self._read_view.scan(start, end)
+        keys = KeyRange(start, end) if prefix is None else KeyRange.of_prefix(prefix)
+        return self._read_view.scan(keys.start, keys.end)
 
     def pin(self, lifetime_s: int, name: str = "") -> Checkpoint:
         """Make a checkpoint of the newest state, and read there from now on."""
@@ -91,14 +90,6 @@ class Reader:
     def close(self) -> None:
         """Let go of threads. Nothing needs to be written."""
         self.driver.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _take(self, view: View) -> None:
         self._view = view

@@ -13,12 +13,13 @@ import os
 from collections.abc import Sequence
 from threading import Condition, Lock
 from time import monotonic, sleep
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
+from endive.closing import Closing
 from endive.drivers.blocking import BlockingDriver, random_id
 from endive.errors import ExclusiveWriterError, FencedError, ForkedError, MissingObjectError, StoreClosedError
 from endive.kv.cache import BlockCache
+from endive.kv.counters import counters
 from endive.kv.grouping import Committer
 from endive.kv.housekeeping import Housekeeper
 from endive.kv.membership import MemberState, catch_up, commit_group, join_shared
@@ -26,7 +27,7 @@ from endive.kv.model import StoreManifest
 from endive.kv.options import SharedOptions
 from endive.kv.transaction import Outcome, Transaction, Work, run_work
 from endive.kv.turns import Turns
-from endive.objects.api import ObjectStore
+from endive.objects.api import ObjectStore, require_creates
 from endive.protocol.sequenced import Numbered
 from endive.rng import stream
 
@@ -39,7 +40,7 @@ REFRESHES_MAX = 10
 """How often a read takes a newer state because a file was gone."""
 
 
-class SharedStore:
+class SharedStore(Closing):
     """A key-value store that any number of processes have open for writing. Safe to use from several threads.
 
     Not after a fork: open it in the child.
@@ -52,7 +53,7 @@ class SharedStore:
         create: bool = True,
     ) -> None:
         self.options = options
-        self.driver = BlockingDriver(objects)
+        self.driver = BlockingDriver(require_creates(objects))
         self.cache = BlockCache(options.cache_bytes)
         self._pid = os.getpid()
         self._changed = Condition(Lock())
@@ -243,14 +244,8 @@ class SharedStore:
             "works": self._committer.works,
             "lost_races": self._losses,
             "looks": self._looks_done,
-            "runs": len(manifest.runs),
-            "ssts": len(manifest.sst_ids()),
-            "level_bytes": sum(run.size_bytes for run in manifest.runs),
-            "cache_bytes": self.cache.bytes_held,
-            "cache_hits": self.cache.hits,
-            "cache_misses": self.cache.misses,
         }
-        return held | {f"requests_{kind}": count for kind, count in sorted(self.driver.requests.by_kind.items())}
+        return held | counters(manifest, self.cache, self.driver)
 
     def close(self) -> None:
         """Commit what waits, then let go. Closing twice is no mistake; after a fork there is nothing to close."""
@@ -260,14 +255,6 @@ class SharedStore:
         self._committer.close()
         self._housekeeper.stop()
         self.driver.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _require_usable(self) -> None:
         if os.getpid() != self._pid:

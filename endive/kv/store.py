@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition, Lock, Thread
 from time import monotonic
-from types import TracebackType
-from typing import Self
 
+from endive.closing import Closing
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import EndiveError, FencedError, MissingObjectError, OutcomeUnknownError, StoreClosedError
 from endive.kv.cache import BlockCache
+from endive.kv.counters import counters
 from endive.kv.format import KEY_BYTES_MAX, VALUE_BYTES_MAX, encode_sst
 from endive.kv.housekeeping import Housekeeper
 from endive.kv.lookup import NOT_CACHED, Row, find_cached, find_in_runs
@@ -31,11 +31,11 @@ from endive.kv.model import Checkpoint, StoreManifest
 from endive.kv.opening import Lease, open_writer, replay_writer
 from endive.kv.options import StoreOptions
 from endive.kv.reading import create_checkpoint
-from endive.kv.view import ReadView, prefix_end, rows_of
+from endive.kv.view import ReadView, rows_of
 from endive.kv.wal import WAL
 from endive.kv.writing import Batch, WriteQueue
 from endive.logs import tell, tell_error
-from endive.objects.api import ObjectStore
+from endive.objects.api import ObjectStore, require_creates
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId
 from endive.protocol.sequenced import Numbered, newest
@@ -65,7 +65,7 @@ class Ticket:
         self._store._make_durable(self._batch)
 
 
-class Store:
+class Store(Closing):
     """A key-value store on an object store, open for writing. One process at a time; opening fences the one before.
 
     Safe to use from several threads. Keys and values are bytes; a key's order is that of its bytes.
@@ -73,7 +73,7 @@ class Store:
 
     def __init__(self, objects: ObjectStore, options: StoreOptions = StoreOptions()) -> None:  # noqa: B008 - frozen
         self.options = options
-        self.driver = BlockingDriver(objects)
+        self.driver = BlockingDriver(require_creates(objects))
         self._url = objects.url
         self.cache = BlockCache(options.cache_bytes)
         self._changed = Condition(Lock())
@@ -98,7 +98,15 @@ class Store:
             self.options.max_parallel_writes,
             self.options.memtable_bytes,
         )
-        tell(log, "opened", epoch=lease.epoch, next_slot=lease.next_slot, groups_replayed=len(groups), url=self._url)
+        tell(
+            log,
+            "opened",
+            epoch=lease.epoch,
+            next_slot=lease.next_slot,
+            groups_replayed=len(groups),
+            survives_power_loss=self.driver.objects.capabilities.survives_power_loss,
+            url=self._url,
+        )
         return lease, manifest, queue
 
     # Writing.
@@ -253,9 +261,8 @@ class Store:
 
         From `start` on, up to but without `end`; or all keys with a `prefix`.
         """
-        if prefix is not None:
-            start, end = prefix, prefix_end(prefix)
-        return self.view(durable, KeyRange(start, end)).scan(start, end)
+        keys = KeyRange(start, end) if prefix is None else KeyRange.of_prefix(prefix)
+        return self.view(durable, keys).scan(keys.start, keys.end)
 
     def view(self, durable: bool = False, keys: KeyRange = KeyRange(None, None)) -> ReadView:  # noqa: B008 - frozen
         """Return a consistent view as of now, of all keys or of a range."""
@@ -328,14 +335,8 @@ class Store:
                 "row_seq": queue.row_seq_last,
                 "unflushed_bytes": queue.unflushed_bytes,
                 "uncompacted_bytes": queue.uncompacted_bytes,
-                "runs": len(manifest.runs),
-                "ssts": len(manifest.sst_ids()),
-                "level_bytes": sum(run.size_bytes for run in manifest.runs),
-                "cache_bytes": self.cache.bytes_held,
-                "cache_hits": self.cache.hits,
-                "cache_misses": self.cache.misses,
             }
-        return held | {f"requests_{kind}": count for kind, count in sorted(self.driver.requests.by_kind.items())}
+        return held | counters(manifest, self.cache, self.driver)
 
     def close(self) -> None:
         """Make everything durable, then let go. Closing twice is no mistake."""
@@ -354,14 +355,6 @@ class Store:
             self._writers.shutdown()
             self.driver.close()
             tell(log, "closed", epoch=self.lease.epoch, url=self._url)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _require_open(self) -> None:
         if self._closed:

@@ -53,7 +53,7 @@ class Transaction:
 
     def scan(self, prefix: bytes) -> Steps[tuple[tuple[bytes, bytes], ...]]:
         """Return all keys that start with `prefix` and their values, in key order."""
-        keys = KeyRange(prefix, prefix_end(prefix))
+        keys = KeyRange.of_prefix(prefix)
         held = yield from self._range_of_levels(keys)
         found = dict(zip(held.keys, held.values, strict=True))
         found.update(self.recent.within(keys))
@@ -112,12 +112,6 @@ class Outcome:
 
     value: Any = None
     error: Exception | None = None
-
-
-def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the first key after all keys that start with `prefix`; None if there is none."""
-    shortened = prefix.rstrip(b"\xff")
-    return shortened[:-1] + bytes((shortened[-1] + 1,)) if shortened else None
 
 
 def run_work(work: Work[Any], transaction: Transaction) -> Steps[Outcome]:

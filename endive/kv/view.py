@@ -17,12 +17,6 @@ SCAN_BYTES = 1 << 20
 """How much a scan reads at a time, before compression."""
 
 
-def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the first key after all keys that start with `prefix`; None if there is none."""
-    shortened = prefix.rstrip(b"\xff")
-    return shortened[:-1] + bytes((shortened[-1] + 1,)) if shortened else None
-
-
 class ReadView:
     """What one scan or one checkpoint sees. It does not change, whatever is written meanwhile."""
 
@@ -90,10 +84,6 @@ def rows_of(layers: Sequence[dict[bytes, Row]], keys: KeyRange) -> Rows:
         if keys.start is None and keys.end is None:
             newest.update(layer)
         else:
-            newest.update((key, row) for key, row in layer.items() if _is_in(key, keys))
+            newest.update((key, row) for key, row in layer.items() if keys.holds(key))
     ordered = sorted(newest)
     return Rows(ordered, [newest[key][0] for key in ordered], [newest[key][1] for key in ordered])
-
-
-def _is_in(key: bytes, keys: KeyRange) -> bool:
-    return (keys.start is None or key >= keys.start) and (keys.end is None or key < keys.end)

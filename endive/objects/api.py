@@ -7,9 +7,10 @@ writers of equal bytes share.
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from endive.errors import ConfigurationError
 from endive.protocol.requests import Delete, Get, GetRange, List, ObjectInfo, Put, PutIfAbsent, Request
 
-__all__ = ["Capabilities", "ObjectInfo", "ObjectStore", "carry_out"]
+__all__ = ["Capabilities", "ObjectInfo", "ObjectStore", "carry_out", "require_creates"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,15 @@ def carry_out(objects: ObjectStore, request: Request[Any]) -> Any:  # noqa: ANN4
         case Delete(path):
             return objects.delete(path)
     raise TypeError(f"not a request to an object store: {request!r}")
+
+
+def require_creates(objects: ObjectStore) -> ObjectStore:
+    """Return `objects` if it can create if absent. `ConfigurationError` otherwise: two writers would both win."""
+    if not objects.capabilities.create_if_absent:
+        raise ConfigurationError(
+            objects.url, ["it has no conditional writes; decide creates by a record store: `records`, or --records"]
+        )
+    return objects
 
 
 def require_path(path: str) -> str:

@@ -72,3 +72,31 @@ class DictStore:
 
     def close(self) -> None:
         pass
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+class Counting(DictStore):
+    """Counts the rows that each transaction changes; dies after as many transactions as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: list[int] = []
+        self.left: int | None = None
+        self.after: Callable[[], None] | None = None
+
+    def transact(self, work: Work[T]) -> T:
+        if self.left == 0:
+            raise Died
+        self.left = None if self.left is None else self.left - 1
+        with self.lock:
+            tx = DictTransaction(self.rows)
+            run(work, tx)
+            self.changed.append(len(tx.changes))
+        result = super().transact(work)
+        after, self.after = self.after, None
+        if after is not None:
+            after()
+        return result

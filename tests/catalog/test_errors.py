@@ -86,6 +86,37 @@ def test_the_plug_in_can_be_pickled(tmp_path: Path) -> None:
     catalog.close()
 
 
+def test_a_catalog_in_memory_is_a_new_one_unless_it_has_a_name() -> None:
+    first, second = EndiveCatalog("a", uri="memory://"), EndiveCatalog("a", uri="memory://")
+    first.create_namespace("db")
+    copy = pickle.loads(pickle.dumps(first))  # noqa: S301 - our own
+
+    assert second.list_namespaces() == []
+    assert copy.list_namespaces() == [("db",)]
+    for one in (first, copy, second):
+        one.close()
+    with KVCatalog.create(first.properties["uri"]) as later:  # what it held went with those who used it
+        assert later.list_namespaces() == []
+
+
+def test_a_catalog_in_memory_with_a_name_is_one_for_the_process(tmp_path: Path) -> None:
+    url = f"memory://{tmp_path.name}"
+    with KVCatalog.create(url) as first:
+        first.create_namespace("db")
+    with KVCatalog.open(url) as second:
+        assert second.list_namespaces() == [("db",)]
+
+
+def test_tables_of_a_catalog_in_memory_need_a_place(tmp_path: Path) -> None:
+    catalog = EndiveCatalog("a", uri="memory://")
+    catalog.create_namespace("db")
+
+    with pytest.raises(ValueError, match=r"no location.*warehouse"):
+        catalog.create_table("db.t", SIMPLE)
+    assert catalog.create_table("db.t", SIMPLE, str(tmp_path / "t")).scan().to_arrow().num_rows == 0
+    catalog.close()
+
+
 def test_what_the_plug_in_needs(tmp_path: Path) -> None:
     with pytest.raises(NoSuchPropertyException, match="uri"):
         load_catalog("x", **{"py-catalog-impl": PLUG_IN})
@@ -122,13 +153,15 @@ def test_names_of_any_character(kv: KVCatalog, level: str) -> None:
 
 
 def test_missing_things(endive: EndiveCatalog) -> None:
-    with pytest.raises(NoSuchNamespaceError, match="Namespace db does not exists"):
+    with pytest.raises(NoSuchNamespaceError, match="Namespace does not exist: db"):
         endive.create_table("db.t", SIMPLE)
     endive.create_namespace("db")
     with pytest.raises(NoSuchTableError, match=r"Table does not exist: db\.t"):
         endive.load_table("db.t")
-    with pytest.raises(NoSuchTableError, match="a name has a namespace"):
+    with pytest.raises(NoSuchTableError, match=r"name has a namespace, as in `namespace\.t`"):
         endive.load_table("t")
+    with pytest.raises(NoSuchTableError, match="no empty level"):
+        endive.load_table("db.")
     with pytest.raises(NotInCatalogError):
         endive.kv.plan_files("db.t")
     endive.create_table("db.t", SIMPLE)

@@ -4,16 +4,19 @@ import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+from uuid import UUID
 
 import pytest
+from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from endive.catalog import KVCatalog, TableChange, refs, upkeep
+from endive.catalog import KVCatalog, TableChange, committer, manifests, rebase, refs, upkeep
 from endive.catalog.committer import Committer
 from endive.catalog.metadata_files import MetadataFiles
+from endive.catalog.publisher import note_published
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import TABLES_CACHED, TableRecord
 from endive.catalog.works import Work
@@ -120,6 +123,28 @@ def test_a_repeat_that_meets_its_first_try_is_answered_as_that(
     assert catalog.kv.check() == []
 
 
+@pytest.mark.parametrize("rename", [True, False])
+def test_a_commit_whose_table_cannot_be_loaded_afterwards_does_not_look_as_if_it_had_failed(
+    catalog: EndiveCatalog, store: Unruly, rename: bool
+) -> None:
+    """Renamed or dropped right after. PyIceberg deletes the files of a commit that it believes to have failed."""
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": "background"})
+
+    def leave() -> None:
+        if rename:
+            catalog.rename_table(NAME, "db.moved")
+        else:
+            catalog.drop_table(NAME)
+
+    store.after = leave
+    with pytest.raises(CommitStateUnknownException, match="committed but not to be loaded"):
+        table.append(numbers(1))
+
+    assert len(list(Path(table.location().removeprefix("file://")).rglob("*.parquet"))) == 1
+    if rename:
+        assert rows(catalog, ("db", "moved")) == [1]
+
+
 def test_a_roll_back_with_an_append_is_not_taken_for_an_append(catalog: EndiveCatalog, table: Table) -> None:
     table.append(numbers(1))
     good = table.metadata.current_snapshot_id
@@ -139,6 +164,30 @@ def test_a_roll_back_with_an_append_is_not_taken_for_an_append(catalog: EndiveCa
     assert rows(catalog) == [1, 2, 4]
 
 
+def test_an_append_to_a_branch_that_was_dropped_does_not_bring_it_back(catalog: EndiveCatalog, table: Table) -> None:
+    table.append(numbers(1))
+    catalog.kv.create_branch(NAME, "side")
+    transaction = catalog.load_table(NAME).transaction()
+    transaction.append(numbers(2), branch="side")
+    catalog.kv.remove_ref(NAME, "side")
+
+    with pytest.raises(CommitConflictError, match="side"):
+        catalog.kv.commit(NAME, transaction._requirements, transaction._updates)
+
+    assert set(catalog.kv.load_table(NAME).metadata.refs) == {"main"}
+
+
+def test_a_record_names_no_older_metadata_file_and_none_of_another_table(
+    catalog: EndiveCatalog, table: Table, store: Unruly
+) -> None:
+    loaded = catalog.kv.load_table(NAME)
+    note = (loaded.uuid, loaded.version, "file", loaded.metadata)
+
+    assert not store.transact(lambda tx: note_published(tx, NAME, *note))
+    assert not store.transact(lambda tx: note_published(tx, NAME, UUID(int=7), 9, *note[2:]))
+    assert catalog.kv.load_table(NAME).metadata_location == loaded.metadata_location
+
+
 def test_a_sequence_number_taken_on_another_branch_is_a_conflict(catalog: EndiveCatalog, table: Table) -> None:
     """PyIceberg tries again after a conflict, and not after any other error."""
     table.append(numbers(1, 2))
@@ -149,6 +198,56 @@ def test_a_sequence_number_taken_on_another_branch_is_a_conflict(catalog: Endive
     stale.delete("n = 1")
 
     assert rows(catalog) == [2]
+
+
+BEFORE, BACKGROUND = MODES
+
+
+@pytest.mark.parametrize(
+    ("mode", "step"),
+    [
+        *((BEFORE, "stage"), (BEFORE, "write"), (BEFORE, "write_list")),
+        *((BACKGROUND, "check_requirements"), (BACKGROUND, "write_list")),
+    ],
+)
+@pytest.mark.parametrize("appends", [1, 2])
+def test_an_append_that_cannot_be_worked_out_leaves_no_file(
+    catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str, appends: int, step: str
+) -> None:
+    """It lost its race, and the files that put it on top are written when something goes wrong."""
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+    transaction = table.transaction()
+    for n in range(appends):
+        transaction.append(numbers(n))
+    change = TableChange(NAME, transaction._requirements, transaction._updates)
+    catalog.load_table(NAME).append(numbers(9))
+    suffixes = {".avro", ".json"} if mode == BEFORE else {".avro"}  # in the background a thread writes the others
+
+    def written() -> set[Path]:
+        found = Path(table.location().removeprefix("file://")).rglob("*")
+        return {path for path in found if path.suffix in suffixes}
+
+    before = written()
+    write_list = manifests.write_list
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("what nobody thought of")
+
+    def write_and_fail(*arguments: object) -> None:
+        write_list(*arguments)  # type: ignore[arg-type]
+        fail()
+
+    with monkeypatch.context() as patch:
+        if step == "write_list":
+            patch.setattr(rebase, "write_list", write_and_fail)
+        else:
+            patch.setattr(MetadataFiles if step == "write" else committer, step, fail)
+        with pytest.raises(ValueError, match="nobody thought of"):
+            catalog.kv.commit_many([change])
+
+    assert written() == before
+    catalog.kv.commit_many([change])
+    assert rows(catalog) == [*range(appends), 9]
 
 
 # Upkeep.
@@ -222,6 +321,18 @@ def test_a_drop_whose_answer_was_lost_does_not_drop_what_came_after(
     catalog.kv.drop_table(NAME)
 
     assert rows(catalog) == [7]
+
+
+def test_a_table_that_was_written_since_it_was_loaded_is_not_dropped(catalog: EndiveCatalog, table: Table) -> None:
+    loaded = catalog.kv.load_table(NAME)
+    table.append(numbers(1))
+
+    with pytest.raises(CommitConflictError, match="version 0 was to be dropped, and it is at 1 now"):
+        catalog.kv.drop_table(NAME, purge=True, expected=loaded)
+
+    assert rows(catalog) == [1]
+    catalog.kv.drop_table(NAME, expected=catalog.kv.load_table(NAME))
+    assert not catalog.table_exists(NAME)
 
 
 def test_a_table_that_exists_leaves_no_file_of_a_second(catalog: EndiveCatalog, table: Table, tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """Metadata that is shared instead of copied: equal to what PyIceberg works out, and safe to hand out."""
 
+import gzip
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import (
     RemovePropertiesUpdate,
@@ -12,11 +16,14 @@ from pyiceberg.table.update import (
     TableUpdate,
     update_table_metadata,
 )
+from pyiceberg.types import LongType, NestedField
 
 from endive.catalog.keys import SNAPSHOTS, TABLES
+from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import (
     Decoded,
+    Dumped,
     SnapshotRecord,
     TableRecord,
     decode_snapshot,
@@ -132,3 +139,35 @@ def test_a_transaction_sees_what_pyicebergs_would(written: EndiveCatalog) -> Non
 
     assert transaction.table_metadata.model_copy(update={"last_updated_ms": theirs.last_updated_ms}) == theirs
     assert len(table.metadata.snapshots) == 2
+
+
+@pytest.mark.parametrize("name", ["v1.metadata.json", "v1.gz.metadata.json"])
+def test_a_metadata_file_is_what_pyiceberg_writes(written: EndiveCatalog, tmp_path: Path, name: str) -> None:
+    metadata = written.load_table(NAME).metadata
+    ours, theirs = str(tmp_path / "ours" / name), str(tmp_path / "theirs" / name)
+    written.kv.files.write(metadata, ours)
+    ToOutputFile.table_metadata(metadata, written.kv.files.io(theirs).new_output(theirs))
+
+    read = gzip.decompress if ".gz." in name else bytes
+    assert read(Path(ours).read_bytes()) == read(Path(theirs).read_bytes())
+    assert written.kv.files.read(ours) == metadata
+
+
+def test_connections_are_kept_for_the_same_scheme_and_properties() -> None:
+    files = MetadataFiles({"s3.endpoint": "http://127.0.0.1:1"})
+    one = files.io("s3://bucket/a", {"s3.region": "x"})
+
+    assert files.io("s3://other/b", {"s3.region": "x"}) is one
+    assert files.io("s3://bucket/a", {"s3.region": "y"}) is not one
+    assert files.io("/a/path").properties == {"s3.endpoint": "http://127.0.0.1:1"}
+
+
+def test_the_json_of_a_schema_is_kept_for_that_schema_alone() -> None:
+    dumped = Dumped(count_max=1)
+    other = Schema(NestedField(1, "other", LongType()))
+    first = dumped(NUMBERS)
+
+    assert dumped(NUMBERS) is first
+    assert dumped(other) == other.model_dump(mode="json") != first
+    assert dumped(NUMBERS) == first
+    assert dumped(NUMBERS) is not first  # it was forgotten meanwhile

@@ -76,11 +76,11 @@ def test_similar_names_are_not_mixed_up(catalog: Catalog) -> None:
 
 
 def test_a_namespace_that_is_not_there_cannot_be_used(catalog: Catalog) -> None:
-    with pytest.raises(NoSuchNamespaceError):
+    with pytest.raises(NoSuchNamespaceError, match="Namespace does not exist: nowhere"):
         catalog.list_namespaces("nowhere")
-    with pytest.raises(NoSuchNamespaceError):
+    with pytest.raises(NoSuchNamespaceError, match="Namespace does not exist: nowhere"):
         catalog.list_tables("nowhere")
-    with pytest.raises(NoSuchNamespaceError):
+    with pytest.raises(NoSuchNamespaceError, match="Namespace does not exist: nowhere"):
         catalog.drop_namespace("nowhere")
     with pytest.raises(NoSuchNamespaceError, match=r"Namespace no\.where does not exists"):
         catalog.load_namespace_properties(("no", "where"))

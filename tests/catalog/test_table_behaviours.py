@@ -7,7 +7,13 @@ import pyarrow as pa
 import pytest
 from pydantic_core import ValidationError
 from pyiceberg.catalog import Catalog, MetastoreCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
@@ -56,10 +62,12 @@ def test_a_name_is_taken_once(catalog: Catalog) -> None:
 
 
 def test_a_table_needs_a_namespace_that_exists(catalog: Catalog) -> None:
-    with pytest.raises(NoSuchNamespaceError):
-        catalog.create_table(("nowhere", "t"), SIMPLE)
+    with pytest.raises(NoSuchNamespaceError, match=r"Namespace does not exist: .*nowhere"):
+        catalog.create_table("nowhere.t", SIMPLE)
     with pytest.raises(NoSuchNamespaceError):
         catalog.create_table("t", SIMPLE)
+    with pytest.raises((NoSuchTableError, ValueError), match="Empty namespace identifier"):
+        catalog.load_table("t")
 
 
 def test_tables_exist_or_not(catalog: Catalog) -> None:
@@ -183,10 +191,10 @@ def test_rename(catalog: Catalog) -> None:
 
 def test_renames_that_are_refused(catalog: Catalog) -> None:
     catalog.create_table(NAME, SIMPLE)
-    with pytest.raises(NoSuchTableError):
+    with pytest.raises(NoSuchTableError, match=r"Table does not exist: another$"):
         catalog.rename_table(OTHER, ("db", "ns", "new"))
-    with pytest.raises(NoSuchNamespaceError):
-        catalog.rename_table(NAME, ("nowhere", "t"))
+    with pytest.raises(NoSuchNamespaceError, match=r"Namespace does not exist: no\.where"):
+        catalog.rename_table(NAME, ("no", "where", "t"))
     catalog.create_table(OTHER, SIMPLE)
     with pytest.raises(TableAlreadyExistsError):
         catalog.rename_table(NAME, OTHER)
@@ -320,6 +328,41 @@ def test_an_append_is_a_snapshot(catalog: Catalog) -> None:
     assert snapshot.summary["added-records"] == snapshot.summary["total-records"] == "1"
     assert len(table.metadata.metadata_log) == 1
     assert catalog.load_table(NAME).scan().to_arrow() == simple_row()
+
+
+@pytest.mark.parametrize("table_is_empty", [True, False])
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records:UserWarning")
+def test_an_overwrite_that_found_nothing_to_delete_does_not_miss_what_came_between(
+    catalog: Catalog, table_is_empty: bool
+) -> None:
+    table = catalog.create_table(NAME, NUMBERS, properties={TableProperties.COMMIT_MIN_RETRY_WAIT_MS: "1"})
+    if not table_is_empty:
+        table.append(numbers(7))
+    overwrite = catalog.load_table(NAME).transaction()
+    overwrite.overwrite(numbers(2), overwrite_filter="n == 1")
+
+    table.append(numbers(1))
+
+    with pytest.raises(ValidationException):
+        overwrite.commit_transaction()
+    assert 2 not in catalog.load_table(NAME).scan().to_arrow()["n"].to_pylist()
+
+
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records:UserWarning")
+def test_an_overwrite_that_found_nothing_to_delete_commits_beside_rows_that_it_does_not_mean(catalog: Catalog) -> None:
+    relaxed = {
+        TableProperties.COMMIT_MIN_RETRY_WAIT_MS: "1",
+        TableProperties.WRITE_DELETE_ISOLATION_LEVEL: "snapshot",
+        TableProperties.WRITE_UPDATE_ISOLATION_LEVEL: "snapshot",
+    }
+    table = catalog.create_table(NAME, NUMBERS, properties=relaxed)
+    overwrite = catalog.load_table(NAME).transaction()
+    overwrite.overwrite(numbers(2), overwrite_filter="n == 1")
+
+    table.append(numbers(3))
+    overwrite.commit_transaction()
+
+    assert sorted(catalog.load_table(NAME).scan().to_arrow()["n"].to_pylist()) == [2, 3]
 
 
 def test_metadata_goes_where_the_table_says(catalog: Catalog, tmp_path: Path) -> None:

@@ -134,7 +134,15 @@ def read_all(reader: EndiveReader) -> list[dict[str, Any]]:
     return [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
 
 
-ROWS = StructType().add("id", "long").add("name", "string")
+def frame(**columns: str) -> StructType:
+    """A frame's schema, of types by name."""
+    struct = StructType()
+    for name, kind in columns.items():
+        struct = struct.add(name, kind)
+    return struct
+
+
+ROWS = frame(id="long", name="string")
 
 
 def batch_of(ids: Sequence[int], struct: StructType = ROWS) -> pa.RecordBatch:
@@ -147,3 +155,13 @@ def message_of(writer: EndiveWriter, ids: Sequence[int], partition: int = 0) -> 
     job = writer._job
     files = write_rows(job, [batch_of(ids)], f"{partition:05}-{next(ATTEMPTS)}")
     return Written(partition, files, str(job.metadata.table_uuid), job.metadata.default_spec_id, job.write_id)
+
+
+def append(lake: Lake, *ids: int) -> int:
+    """Append rows as one file; return the snapshot."""
+    writer = lake.writer(ROWS)
+    writer.commit([message_of(writer, ids)])
+    with lake.table() as table:
+        head = table.metadata.current_snapshot_id
+    assert head is not None
+    return head

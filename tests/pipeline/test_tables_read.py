@@ -23,7 +23,7 @@ from endive.pipeline.tables.filters import pushed
 from endive.pipeline.tables.scanning import Files
 from endive.pipeline.tables.source import PushingReader
 from endive.pipeline.tables.types import arrow_schema, misfits, struct_of
-from tests.pipeline.lakes import ROWS, Lake, batch_of, message_of, read_all
+from tests.pipeline.lakes import ROWS, Lake, append, frame, read_all
 
 
 @pytest.fixture
@@ -31,16 +31,6 @@ def lake(tmp_path: Path) -> Lake:
     lake = Lake(tmp_path)
     lake.create()
     return lake
-
-
-def append(lake: Lake, *ids: int) -> int:
-    """Append rows as one file; return the snapshot."""
-    writer = lake.writer(ROWS)
-    writer.commit([message_of(writer, ids)])
-    with lake.table() as table:
-        head = table.metadata.current_snapshot_id
-    assert head is not None
-    return head
 
 
 def ids(rows: list[dict[str, Any]]) -> list[int]:
@@ -252,13 +242,6 @@ def test_types_that_spark_does_not_have_are_all_told() -> None:
 # Frames that fit.
 
 
-def frame(**columns: str) -> spark.StructType:
-    struct = spark.StructType()
-    for name, kind in columns.items():
-        struct = struct.add(name, kind)
-    return struct
-
-
 TABLE = Schema(
     NestedField(1, "id", ice.LongType(), required=True),
     NestedField(2, "share", ice.DoubleType()),
@@ -434,81 +417,3 @@ def test_rows_with_nan_are_kept_where_spark_would_keep_them(tmp_path: Path) -> N
     reader.pushFilters([push.GreaterThan(("share",), 0.5), push.Not(push.EqualTo(("share",), 0.25))])
 
     assert 2 in ids(read_all(reader))
-
-
-# Partitions.
-
-
-@pytest.mark.parametrize(
-    ("column", "transform"),
-    [
-        ("id", "identity"),
-        ("id", "bucket[3]"),
-        ("id", "truncate[10]"),
-        ("text", "truncate[1]"),
-        ("day", "identity"),
-        ("moment", "year"),
-        ("moment", "month"),
-        ("moment", "day"),
-        ("moment", "hour"),
-        ("id", "void"),
-    ],
-)
-def test_rows_go_to_the_partitions_that_pyiceberg_puts_them_into(tmp_path: Path, column: str, transform: str) -> None:
-    struct = frame(id="long", day="date", moment="timestamp", text="string")
-    rows = [
-        {"id": n, "day": dt.date(2026, 1, 1 + n % 3), "moment": NOON + dt.timedelta(hours=7 * n), "text": "abc"[n % 3]}
-        for n in range(30)
-    ] + [dict.fromkeys(struct.fieldNames())]
-    table = pa.Table.from_pylist(rows, schema=arrow_schema(struct))
-    lake = Lake(tmp_path)
-    for name in ("db.ours", "db.theirs"):
-        lake.create(name, NUMBERS, by={column: transform})
-    writer = lake.writer(struct, "db.ours")
-    writer.commit([writer.write(iter(table.to_batches(max_chunksize=7)))])
-    with lake.table("db.theirs") as theirs:
-        theirs.append(table)
-
-    def partitions(name: str) -> dict[str, int]:
-        with lake.table(name) as one:
-            files = [task.file for task in one.scan().plan_files()]
-        return {str(file.partition): file.record_count for file in files}
-
-    assert partitions("db.ours") == partitions("db.theirs")
-    assert lake.rows("db.ours") == lake.rows("db.theirs")
-
-
-def test_two_partition_fields_of_one_column(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
-    lake.create(schema=NUMBERS, by={"id": "bucket[2]"})
-    with lake.table() as table, table.update_spec() as update:
-        update.add_field("id", "truncate[10]", "tens")
-    struct = frame(id="long")
-    writer = lake.writer(struct)
-    batch = pa.RecordBatch.from_pylist([{"id": n} for n in range(20)], schema=arrow_schema(struct))
-    writer.commit([writer.write(iter([batch]))])
-
-    assert lake.ids() == list(range(20))
-    assert len(lake.live_files()) == 4
-
-
-def test_large_output_is_cut_into_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endive.pipeline.tables.writing.CHUNK_BYTES", 1000)
-    lake = Lake(tmp_path)
-    lake.create(properties={"write.target-file-size-bytes": "5000"})
-    append(lake, *range(10))
-    writer = lake.writer(ROWS)
-    writer.commit([writer.write(iter([batch_of(range(n, n + 100)) for n in range(10, 1010, 100)]))])
-
-    assert lake.ids() == list(range(1010))
-    assert len(lake.live_files()) > 3
-
-
-def test_many_open_partitions_do_not_open_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endive.pipeline.tables.writing.OPEN_FILES_MAX", 3)
-    lake = Lake(tmp_path)
-    lake.create(by={"id": "identity"})
-    append(lake, *(n % 10 for n in range(40)))
-
-    assert lake.ids() == sorted(n % 10 for n in range(40))
-    assert len(lake.live_files()) == 10

@@ -27,15 +27,17 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
+from endive.catalog import dropped as dropped_module
 from endive.catalog.changes import TableChange, stage
 from endive.catalog.commit import Stale, commit_changes
-from endive.catalog.keys import history_of, snapshots_of, table_key
+from endive.catalog.dropped import rows_of
+from endive.catalog.keys import dropped_key, history_of, snapshots_of, table_key
 from endive.catalog.names import Identifier
 from endive.catalog.namespaces import create_namespace
 from endive.catalog.records import SnapshotRecord, TableRecord
 from endive.catalog.tables import TableView, create_table, drop_table, rename_table
 from endive.drivers.interleaved import Invariant, Record
-from endive.errors import EndiveError, NotInCatalogError, OutcomeUnknownError
+from endive.errors import AlreadyInCatalogError, EndiveError, NotInCatalogError, OutcomeUnknownError
 from endive.kv.membership import MemberState, catch_up, commit_group, join_shared
 from endive.kv.tables import NoCache
 from endive.kv.transaction import Transaction, run_works
@@ -107,7 +109,41 @@ def dropped(name: Identifier, tx: Transaction) -> Steps[bool]:
     return True
 
 
+def registered(tx: Transaction) -> Steps[bool]:
+    """Take the table over as it was at first, with the same uuid."""
+    record = first_record()
+    yield from create_table(tx, ((table_key(TABLE), record.encoded()),), record, False, False)
+    return True
+
+
 # Processes.
+
+
+def clearing(state: MemberState) -> Steps[str]:
+    """Clear the rows of a dropped table, as they were at one look, and then its mark."""
+    state = yield from catch_up(state)
+    seen, _ = yield from run_works((dropped_rows,), state.manifest.value.runs, state.recent, NoCache())
+    keys: tuple[bytes, ...] = tuple(seen[0].value)
+    for work in (partial(clear_piece, keys), forget):
+        ended = yield from commit_group(state, (work,), NoCache(), LOOKS)
+        if ended.outcomes[0].error is not None:
+            raise ended.outcomes[0].error
+        state = ended.state
+    return "done"
+
+
+def dropped_rows(tx: Transaction) -> Steps[list[bytes]]:
+    keys = yield from rows_of(tx, TABLE_ID)
+    return keys
+
+
+def clear_piece(keys: tuple[bytes, ...], tx: Transaction) -> Steps[bool]:
+    is_dropped = yield from dropped_module._clear_piece(tx, TABLE_ID, keys)
+    return is_dropped
+
+
+def forget(tx: Transaction) -> Steps[None]:
+    yield from dropped_module._forget(tx, TABLE_ID)
 
 
 def doing(event: str, work: Callable[..., Steps[bool]], state: MemberState) -> Steps[str]:
@@ -118,7 +154,7 @@ def doing(event: str, work: Callable[..., Steps[bool]], state: MemberState) -> S
         except OutcomeUnknownError:
             continue
         outcome = ended.outcomes[0]
-        if outcome.error is not None and not isinstance(outcome.error, NotInCatalogError):
+        if outcome.error is not None and not isinstance(outcome.error, NotInCatalogError | AlreadyInCatalogError):
             raise outcome.error
         yield from ask(Record((event, outcome.error is None and outcome.value)))
         return "done"
@@ -163,8 +199,7 @@ def repeating(letter: str, state: MemberState) -> Steps[str]:
 # A catalog at rest.
 
 
-def catalog_at_rest() -> tuple[dict[str, bytes], MemberState]:
-    """Return the objects of a store with one namespace and one table, and a member's state."""
+def first_record() -> TableRecord:
     metadata = new_table_metadata(
         Schema(NestedField(1, "n", LongType(), required=False)),
         UNPARTITIONED_PARTITION_SPEC,
@@ -173,7 +208,12 @@ def catalog_at_rest() -> tuple[dict[str, bytes], MemberState]:
         {},
         TABLE_ID,
     ).model_copy(update={"last_updated_ms": 5})
-    record = TableRecord(TABLE, 0, metadata, "file 0", 0, 5)
+    return TableRecord(TABLE, 0, metadata, "file 0", 0, 5)
+
+
+def catalog_at_rest() -> tuple[dict[str, bytes], MemberState]:
+    """Return the objects of a store with one namespace and one table, and a member's state."""
+    record = first_record()
     rows = ((table_key(TABLE), record.encoded()),)
 
     def make(tx: Transaction) -> Steps[None]:
@@ -221,11 +261,12 @@ def the_rows_fit_together(bodies: Mapping[str, bytes], events: frozenset[Hashabl
     snapshots = [SnapshotRecord.decoded(body) for key, body in rows.items() if key.startswith(snapshots_of(TABLE_ID))]
     lines = [key for key in rows if key.startswith(history_of(TABLE_ID))]
     commits = [key for key in rows if key.startswith(b"__commits/") and b"/id/" in key]
+    is_marked = dropped_key(TABLE_ID) in rows
     if not tables:
-        return "rows of a table that is gone" if snapshots or lines or commits else None
+        return "rows of a table that is gone" if (snapshots or lines or commits) and not is_marked else None
     (table,) = tables
-    if rows.get(table_key(table.identifier)) is None:
-        return f"{table.identifier} is under another key"
+    if is_marked or rows.get(table_key(table.identifier)) is None:
+        return f"{table.identifier} is under another key, or marked as dropped"
     ids = {one.snapshot.snapshot_id for one in snapshots}
     fits = {ref.snapshot_id for ref in table.metadata.refs.values()} == ids and len(lines) == len(ids)
     if not fits or not table.version == len(commits) == len(table.metadata.properties):

@@ -6,9 +6,10 @@ from typing import Any
 from endive.errors import FencedError
 from endive.kv.format import encode_fence
 from endive.kv.manifest import MANIFESTS
-from endive.kv.membership import Committed, MemberState, newer_than, state_at
+from endive.kv.membership import Committed, MemberState, state_at
 from endive.kv.model import Checkpoint
 from endive.kv.opening import Group, replay, require_newest
+from endive.kv.reading import newer_than
 from endive.kv.tables import TableCache
 from endive.kv.transaction import Work, run_works
 from endive.kv.wal import WAL

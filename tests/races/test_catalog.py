@@ -5,24 +5,29 @@ Every search prints its number of states (`pytest -s`).
 
 from collections.abc import Mapping
 from functools import partial
+from uuid import UUID
 
 import pytest
 
-from endive.catalog import commit
+from endive.catalog import commit, tables
+from endive.catalog import dropped as dropped_rows
 from endive.catalog.changes import Staged
 from endive.catalog.records import TableRecord
 from endive.drivers.automaton import Program
 from endive.drivers.interleaved import Bounds, Exploration, explore
+from endive.kv.transaction import Transaction
 from endive.protocol.requests import Steps
 from tests.races.catalogs import (
     INVARIANTS,
     RENAMED,
     TABLE,
     catalog_at_rest,
+    clearing,
     committed_inside,
     committing_known,
     doing,
     dropped,
+    registered,
     renamed,
     repeating,
 )
@@ -37,8 +42,18 @@ DROPPER: dict[str, Program] = {"dropper": partial(doing, "drop t", partial(dropp
 LATE_DROPPER: dict[str, Program] = {"late dropper": partial(doing, "drop u", partial(dropped, RENAMED), STATE)}
 
 
+COMING_BACK: dict[str, Program] = {
+    "committer a": COMMITTERS["committer a"],
+    **DROPPER,
+    "clearer": partial(clearing, STATE),
+    "registrar": partial(doing, "register", registered, STATE),
+}
+"""The table is dropped and comes back, with the uuid it had, while somebody clears the rows of its former life."""
+
+
 def searched(programs: Mapping[str, Program], bounds: Bounds) -> Exploration:
-    found = explore(programs, INVARIANTS, bounds, OBJECTS)
+    invariants = {"rows": INVARIANTS["rows"]} if "registrar" in programs else INVARIANTS
+    found = explore(programs, invariants, bounds, OBJECTS)
     print(f"\n{', '.join(programs)}; {bounds}: {found}")  # noqa: T201 - the number of states is a result
     return found
 
@@ -56,6 +71,7 @@ EXHAUSTED: dict[str, Case] = {
         {**COMMITTERS, **RENAMER, **LATE_DROPPER},
         Bounds(preemptions=2),
     ),
+    "a commit, a drop, its rows cleared, the table back; two preemptions": (COMING_BACK, Bounds(preemptions=2)),
 }
 LONG: dict[str, Case] = {
     "two committers, a rename and a drop, a lost reply; two preemptions": (
@@ -93,3 +109,24 @@ def test_a_commit_that_is_not_remembered_is_found(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(commit, "_answer_of", forgets)
 
     assert searched({"repeating": partial(repeating, "b", STATE)}, Bounds()).violation is not None
+
+
+def test_who_clears_without_looking_for_the_mark_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def clears_anyway(tx: Transaction, _: UUID, keys: tuple[bytes, ...]) -> Steps[bool]:
+        yield from ()
+        for key in keys:
+            tx.delete(key)
+        return True
+
+    monkeypatch.setattr(dropped_rows, "_clear_piece", clears_anyway)
+
+    assert searched(COMING_BACK, Bounds(preemptions=2)).violation is not None
+
+
+def test_who_comes_back_without_looking_for_the_mark_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never_minds(*_: object) -> Steps[None]:
+        yield from ()
+
+    monkeypatch.setattr(tables, "require_cleared", never_minds)
+
+    assert searched(COMING_BACK, Bounds(preemptions=2)).violation is not None

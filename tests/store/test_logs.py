@@ -78,6 +78,7 @@ def test_events_carry_facts(lines: Lines) -> None:
 
     first, second = lines.of("opened")
     assert (first["epoch"], first["next_slot"], first["groups_replayed"]) == (1, 2, 1)  # its own fence
+    assert first["survives_power_loss"] is False  # it is in memory
     assert (second["epoch"], second["level"], second["logger"]) == (2, "info", "endive.kv.store")
     assert [line["rows"] for line in lines.of("compacted")] == [1, 1, 1, 1]
     assert [line["runs"] for line in lines.of("merged")] == [4]

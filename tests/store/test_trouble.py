@@ -15,15 +15,17 @@ import pytest
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import (
+    ConfigurationError,
     CorruptObjectError,
     EndiveError,
     MissingObjectError,
     StorageAccessError,
     StoreNotFoundError,
 )
-from endive.kv import Reader, Store, StoreOptions
+from endive.kv import Reader, SharedStore, Store, StoreOptions
 from endive.kv.check import check_store
-from endive.objects import LocalStore
+from endive.objects import LocalStore, MemoryStore, ObjectStore
+from endive.objects.api import Capabilities
 
 QUIET = StoreOptions(compact_here=False, poll_interval_ms=3_600_000, flush_interval_ms=3_600_000, retention_ms=0)
 ROWS = {b"level%03d" % number: b"v" * 100 for number in range(300)} | {b"wal%d" % number: b"w" for number in range(4)}
@@ -290,6 +292,21 @@ def test_a_store_that_may_not_be_read_is_not_taken_for_an_empty_place(shared_roo
                 use(shared_root)
             assert not isinstance(raised.value, StoreNotFoundError)
             assert str(shared_root) in raised.value.path
+
+
+class Unconditional(MemoryStore):
+    """A store without conditional writes, as some S3-compatible servers are."""
+
+    capabilities = Capabilities(create_if_absent=False, survives_power_loss=True, shared=True)
+
+
+@pytest.mark.parametrize("open_store", [Store, SharedStore])
+def test_a_store_without_conditional_writes_is_refused(open_store: Callable[[ObjectStore], object]) -> None:
+    objects = Unconditional()
+
+    with pytest.raises(ConfigurationError, match="no conditional writes"):
+        open_store(objects)
+    assert objects.list("") == ()
 
 
 def test_errors_are_one_line_each(root: Path) -> None:

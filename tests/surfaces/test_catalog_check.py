@@ -12,6 +12,7 @@ from endive.catalog import checking, keys
 from endive.catalog.keys import table_key
 from endive.catalog.records import SnapshotRecord, TableRecord
 from endive.catalog.row_checking import CatalogFault
+from endive.catalog.tables import drop_table
 from endive.catalog.works import Transaction, Work
 from endive.protocol.requests import Steps
 from tests.surfaces.lake import Lake, events
@@ -47,9 +48,30 @@ def test_nothing_is_wrong_with_a_catalog_that_was_used(filled: Lake) -> None:
     assert filled.json("check", "--data-files") == {
         "faults": [],
         "looked_at": {"tables": 2, "snapshots": 2, "manifests": 5, "files": 4},
+        "leftover_rows": 0,
     }
     assert filled("check").out.endswith("; 0 faults\n")
     assert filled.json("check", "db.hollow")["looked_at"]["tables"] == 1
+
+
+def test_what_an_interrupted_drop_leaves_is_no_fault(filled: Lake) -> None:
+    filled("create", "db.other", "--schema", "id long")
+    filled.tamper(lambda tx: drop_table(tx, ("db", "events"), None))  # and no more than that
+
+    assert filled.json("check")["leftover_rows"] > 4
+    assert "which is harmless" in filled("check").out
+    filled("orphans", "db.other", "--delete")
+    assert filled.json("check")["leftover_rows"] == 0
+
+
+def test_a_purge_that_was_interrupted_is_finished_by_the_same_command(filled: Lake) -> None:
+    location = Path(filled.json("show", "db.events")["location"].removeprefix("file://"))
+    filled.tamper(lambda tx: drop_table(tx, ("db", "events"), None, purge=True))
+
+    assert "Table does not exist" in filled("drop", "db.events", "--yes", code=2).err
+    assert "was dropped before" in filled("drop", "db.events", "--purge", "--yes").out
+    assert [path for path in location.rglob("*") if path.is_file()] == []
+    assert "Table does not exist" in filled("drop", "db.events", "--purge", "--yes", code=2).err
 
 
 # Files.

@@ -13,7 +13,7 @@ import pytest
 
 from endive.sim.config import load_configuration
 from endive.sim.experiment import Experiment, load_result
-from tests.surfaces.files import SMALL, CommandLine
+from tests.surfaces.files import SMALL, CommandLine, small
 
 LAUNCH = (
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -133,6 +133,30 @@ def test_compare_shows_two_configurations_side_by_side(endive: CommandLine) -> N
     assert "small-" in outcome.out
     assert "fast-" in outcome.out
     assert "seeds in common: 1, 2" in outcome.out
+
+
+def test_compare_as_json_has_the_figures_of_both_sides(endive: CommandLine) -> None:
+    endive.write("fast.toml", SMALL.replace('"s3"', '"s3x"'))
+
+    outcome = endive("compare", "small.toml", "fast.toml", "--seeds", "1..2", "--set", "catalog.num_tables=3", "--json")
+
+    found = json.loads(outcome.out)
+    assert found["seeds"] == [1, 2]
+    assert found["a"].startswith("small-")
+    rate = found["figures"]["committed_per_s"]
+    assert rate["difference"]["mean"] == pytest.approx(rate["b"]["mean"] - rate["a"]["mean"])
+    assert rate["ratio"] == pytest.approx(rate["b"]["mean"] / rate["a"]["mean"])
+    assert small("catalog.num_tables=3").experiment_hash() in found["a"]
+
+
+def test_compare_changes_configurations_only(endive: CommandLine) -> None:
+    endive("run", "small.toml")
+    place = str(only_result(endive.directory))
+
+    outcome = endive("compare", place, place, "--set", "catalog.num_tables=3")
+
+    assert outcome.code == 2
+    assert "only a configuration can be changed" in outcome.err
 
 
 def test_compare_takes_a_file_and_a_directory(endive: CommandLine) -> None:
@@ -465,3 +489,17 @@ def test_figures_only_is_not_for_the_reference_engine(endive: CommandLine) -> No
 
     assert outcome.code == 2
     assert "keeps its rows" in outcome.err
+
+
+def test_commands_do_not_import_what_only_others_need() -> None:
+    heavy = "{'pyiceberg', 'pyspark'} & set(sys.modules)"
+    code = f"import sys, endive.cli.app; print({heavy})"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
+
+
+def test_a_group_that_is_imported_later_knows_its_commands(endive: CommandLine) -> None:
+    assert "init" in endive("catalog", "--help").out
+    misspelt = endive("catalog", "tabels")
+    assert misspelt.code == 2
+    assert "Did you mean 'tables'?" in misspelt.err

@@ -17,6 +17,7 @@ from endive.cli.app import app
 from endive.sim.reference import Key, keys
 from tests.surfaces.catalog_tables import beside_table, s3_table
 from tests.surfaces.files import CommandLine
+from tests.surfaces.spark_tables import speed_table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOT_OURS = {".venv", ".uv", "node_modules", "experiments"}
@@ -185,6 +186,7 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "engine": ("docs/engine.md", engine_table),
     "catalog beside SQL": ("docs/catalog.md", beside_table),
     "catalog over S3": ("docs/catalog.md", s3_table),
+    "tables on Spark": ("docs/spark.md", speed_table),
 }
 """Name of the table, the document that has it, and what writes it."""
 

@@ -87,6 +87,13 @@ def test_a_place_without_a_store_is_named(kv: Kv) -> None:
         assert isinstance(kv(*command, code=1).exception, StoreNotFoundError)
 
 
+def test_a_place_that_would_be_gone_is_refused() -> None:
+    for words in (["put", "memory://x", "a", "1"], ["open", "memory://x"], ["get", "memory://x", "a"]):
+        result = CliRunner().invoke(app, ["kv", *words])
+        assert isinstance(result.exception, ConfigurationError)
+        assert "gone when the command ends" in str(result.exception)
+
+
 def test_recover_is_for_stores_with_a_record_store(kv: Kv, tmp_path: Path) -> None:
     kv("put", "a", "1")
     assert isinstance(kv("recover", code=1).exception, ConfigurationError)

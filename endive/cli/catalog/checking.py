@@ -9,7 +9,7 @@ from endive.catalog.checking import CatalogReport
 from endive.catalog.checking import check as check_catalog
 from endive.catalog.opening import FOLDER, open_place, url_of
 from endive.catalog.row_checking import CatalogFault
-from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, opened, reach
+from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, opened, reach, require_lasting
 from endive.cli.catalog.rendering import print_json
 from endive.cli.console import output
 from endive.drivers.blocking import BlockingDriver
@@ -39,6 +39,7 @@ def check(
 
     `endive catalog check s3://bucket/lake`
     """
+    require_lasting(url, reach(endpoint, properties))
     faults = _store_faults(url, reach(endpoint, properties))
     report = CatalogReport()
     try:
@@ -72,9 +73,15 @@ def _print(faults: list[CatalogFault], report: CatalogReport, as_json: bool) -> 
         "files": report.files,
     }
     if as_json:
-        print_json({"faults": [asdict(fault) for fault in faults], "looked_at": figures})
+        document = {"faults": [asdict(fault) for fault in faults], "looked_at": figures}
+        print_json(document | {"leftover_rows": report.leftovers})
         return
     for fault in faults:
         output.print(f"[red]fault:[/] {output.escape(str(fault))}", soft_wrap=True)
     looked_at = ", ".join(f"{count} {what}" for what, count in figures.items())
+    if report.leftovers:
+        words = (
+            "rows of dropped tables or expired snapshots are left by a crash or still being cleared, which is harmless"
+        )
+        output.print(f"{report.leftovers} {words}; the next `endive catalog expire` or `orphans --delete` clears them")
     output.print(f"looked at {looked_at}; {len(faults)} faults")

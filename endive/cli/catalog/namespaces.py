@@ -7,35 +7,57 @@ import typer
 from endive.catalog import KVCatalog
 from endive.catalog.names import Identifier, namespace_of, text_of
 from endive.catalog.namespaces import namespace_properties, require_namespace
+from endive.catalog.opening import url_of
 from endive.catalog.tables import TableView, whole_view
 from endive.catalog.upkeep import all_tables
 from endive.catalog.works import Transaction
-from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, all_namespaces, opened, pairs, reach
+from endive.cli.catalog.opening import (
+    Endpoint,
+    Json,
+    Properties,
+    Url,
+    all_namespaces,
+    opened,
+    pairs,
+    reach,
+    require_lasting,
+)
 from endive.cli.catalog.rendering import count, print_json, print_rows, say, size
 from endive.cli.catalog.times import iso, shown
 from endive.errors import CatalogNotFoundError, ConfigurationError
 from endive.protocol.requests import Steps
 
 
-def init(url: Url, endpoint: Endpoint = None, properties: Properties = None, as_json: Json = False) -> None:
+def init(
+    url: Url,
+    warehouse: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where tables go that are created without a location.")
+    ] = None,
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+    as_json: Json = False,
+) -> None:
     """Make a catalog at a URL or in a directory. One that is there already stays as it is.
 
-    Everything it keeps is below the URL: its records in `_endive/`, and tables beside it unless they are given another
-    location. Nothing has to run.
+    Its records are below the URL, in `_endive/`. Tables go beside it, or to `--warehouse`, which the catalog keeps for
+    everybody who opens it, unless they are given a location. Nothing has to run.
 
     For example:
 
     `endive catalog init s3://bucket/lake`
     """
     settings = reach(endpoint, properties)
+    require_lasting(url, settings)
     try:
         with KVCatalog.open(url, properties=settings) as catalog:
-            place, created = catalog.url, False
+            place, created, kept = catalog.url, False, catalog.warehouse
     except CatalogNotFoundError:
-        with KVCatalog.create(url, properties=settings) as catalog:
-            place, created = catalog.url, True
+        with KVCatalog.create(url, warehouse, settings) as catalog:
+            place, created, kept = catalog.url, True, catalog.warehouse
+    if warehouse is not None and url_of(warehouse) != kept:
+        raise ConfigurationError(place, [f"the catalog is there already, and its warehouse is {kept}"])
     if as_json:
-        print_json({"url": place, "created": created})
+        print_json({"url": place, "created": created, "warehouse": kept})
     else:
         say(f"{place}: a new catalog" if created else f"{place}: the catalog is there already, and stays as it is")
 

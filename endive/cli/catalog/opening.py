@@ -1,6 +1,6 @@
 """What all commands share: where the catalog is, how it is opened, and what is said when a name is wrong."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -9,6 +9,7 @@ import typer
 from endive.catalog import KVCatalog
 from endive.catalog.names import Identifier, text_of
 from endive.catalog.namespaces import namespaces_in
+from endive.catalog.opening import FOLDER, open_place, url_of
 from endive.catalog.upkeep import all_tables
 from endive.catalog.works import Transaction
 from endive.errors import ConfigurationError, NotInCatalogError, ResultError
@@ -53,6 +54,12 @@ def reach(endpoint: str | None, properties: Sequence[str] | None) -> dict[str, s
     return ({"s3.endpoint": endpoint} if endpoint is not None else {}) | pairs(properties, "--property")
 
 
+def require_lasting(url: str, settings: Mapping[str, str]) -> None:
+    """Raise if what is at a URL would be gone when the command ends."""
+    if not open_place(f"{url_of(url)}/{FOLDER}", settings).capabilities.shared:
+        raise ConfigurationError(url, ["it would be gone when the command ends; give a directory or a bucket"])
+
+
 @contextmanager
 def opened(
     url: str,
@@ -62,7 +69,9 @@ def opened(
     warehouse: str | None = None,
 ) -> Iterator[KVCatalog]:
     """Open a catalog that exists. A wrong name is answered with the nearest right one; `table`: whose refs to offer."""
-    with KVCatalog.open(url, warehouse, reach(endpoint, properties)) as catalog:
+    settings = reach(endpoint, properties)
+    require_lasting(url, settings)
+    with KVCatalog.open(url, warehouse, settings) as catalog:
         try:
             yield catalog
         except NotInCatalogError as error:

@@ -8,8 +8,8 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from endive.catalog import KVCatalog, LoadedTable
-from endive.catalog.maintenance import expired
 from endive.catalog.refs import is_ancestor, snapshot_at, snapshot_by_id, snapshot_by_ref
+from endive.catalog.retention import expiring
 from endive.catalog.upkeep import ExpiredSnapshots, require_collectable
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
 from endive.cli.catalog.rendering import count, operation, print_json, print_rows, refs_at, say, snapshot_document
@@ -111,7 +111,8 @@ def rollback(
 
 RefName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Without one, a list.")]
 Keep = Annotated[
-    str | None, typer.Option("--keep", metavar="DURATION", help="Note that other tools may drop it after this: `30d`.")
+    str | None,
+    typer.Option("--keep", metavar="DURATION", help="`expire` removes it once its snapshot is older: `30d`."),
 ]
 Drop = Annotated[bool, typer.Option("--drop", help="Remove it; snapshots stay until they expire.")]
 
@@ -128,7 +129,7 @@ def tag(
     properties: Properties = None,
     as_json: Json = False,
 ) -> None:
-    """Name a snapshot for good: the current one, or another. A tagged snapshot does not expire.
+    """Name a snapshot: the current one, or another. A tagged snapshot does not expire; with `--keep`, not so soon.
 
     For example:
 
@@ -214,9 +215,9 @@ def expire(
     url: Url,
     name: TableName,
     older_than: Annotated[
-        str, typer.Option(metavar="AGE", help="Snapshots older than this: `7d`, `12h`, or a moment.")
-    ] = "7d",
-    keep: Annotated[int, typer.Option(min=1, help="Keep at least so many of every branch.")] = 1,
+        str | None, typer.Option(metavar="AGE", help="Snapshots older than this: `7d`, `12h`, or a moment.")
+    ] = None,
+    keep: Annotated[int | None, typer.Option(min=1, help="Keep at least so many of every branch.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     endpoint: Endpoint = None,
     properties: Properties = None,
@@ -224,29 +225,38 @@ def expire(
 ) -> None:
     """Remove old snapshots, then delete the files that no other snapshot needs.
 
-    What a branch or tag points to stays. Readers of a snapshot that goes will miss its files.
+    What a branch or tag points to stays, unless it is past its own `--keep`: then it goes as well. Without options the
+    table's properties decide (`history.expire.max-snapshot-age-ms`, `history.expire.min-snapshots-to-keep`), else
+    5 days and one snapshot. Readers of a snapshot that goes will miss its files.
 
     For example:
 
     `endive catalog expire s3://bucket/lake db.events --older-than 7d --keep 3`
     """
-    limit = limit_ms(older_than, unix_ms(), "--older-than")
+    limit = limit_ms(older_than, unix_ms(), "--older-than") if older_than is not None else None
     with opened(url, endpoint, properties) as catalog:
         table = catalog.load_table(name)
         require_collectable(table.identifier, table.metadata)
-        done = ExpiredSnapshots(expired(table.metadata, limit, keep), ())
-        if not dry_run:
+        if dry_run:
+            would = expiring(table.metadata, catalog.now_ms(), limit, keep)
+            done = ExpiredSnapshots(would.snapshot_ids, (), would.refs)
+        else:
             done = catalog.expire_snapshots(name, limit, keep)
-    ids, files = done.snapshot_ids, done.deleted_files
+    ids, files = list(done.snapshot_ids), list(done.deleted_files)
     if as_json:
-        print_json({"table": name, "dry_run": dry_run, "snapshot_ids": list(ids), "deleted_files": list(files)})
-    elif dry_run:
-        say(f"{name}: {len(ids)} of {len(table.metadata.snapshots)} snapshots would go")
-        if ids:
-            print_rows(("snapshot", "made (UTC)"), [_expiring(table.metadata, one) for one in ids])
-    else:
-        snapshots = f"{len(ids)} of {len(table.metadata.snapshots)} snapshots"
-        say(f"{name}: {snapshots} are gone, and {len(files)} files with them")
+        document = {"table": name, "dry_run": dry_run, "snapshot_ids": ids}
+        print_json(document | {"refs": list(done.refs), "deleted_files": files})
+        return
+    snapshots = f"{len(ids)} of {len(table.metadata.snapshots)} snapshots"
+    say(
+        f"{name}: {snapshots} would go"
+        if dry_run
+        else f"{name}: {snapshots} are gone, and {len(files)} files with them"
+    )
+    if done.refs:
+        say(f"past their age, and {'would go' if dry_run else 'gone'}: {', '.join(done.refs)}")
+    if dry_run and ids:
+        print_rows(("snapshot", "made (UTC)"), [_expiring(table.metadata, one) for one in ids])
 
 
 def _expiring(metadata: TableMetadata, snapshot_id: int) -> tuple[str, str]:

@@ -29,7 +29,13 @@ from endive.cli.catalog.rendering import (
 )
 from endive.cli.catalog.times import iso, shown
 from endive.cli.console import errors
-from endive.errors import ConfigurationError, CorruptObjectError, ResultError
+from endive.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    NotInCatalogError,
+    OutcomeUnknownError,
+    ResultError,
+)
 
 
 def create(
@@ -51,7 +57,8 @@ def create(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A property of the table.")
     ] = None,
     warehouse: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where tables without a location go, if not below the catalog.")
+        str | None,
+        typer.Option(metavar="URL", help="Where tables without a location go, if not where the catalog says."),
     ] = None,
     endpoint: Endpoint = None,
     properties: Properties = None,
@@ -215,14 +222,29 @@ def drop(
     `endive catalog drop s3://bucket/lake db.scratch --purge`
     """
     with opened(url, endpoint, properties) as catalog:
-        table = catalog.load_table(name)
+        try:
+            table = catalog.load_table(name)
+        except NotInCatalogError:
+            if not purge or not catalog.finish_purge(name):
+                raise
+            if as_json:
+                print_json({"dropped": name, "purged": True, "finished": True})
+            else:
+                say(f"{name} was dropped before, and what was left of its files is deleted now")
+            return
         if not yes:
             _confirm(table, purge)
         try:
             catalog.drop_table(name, purge, expected=table)
-        except (CorruptObjectError, OSError) as error:
+        except (CorruptObjectError, FileNotFoundError) as error:
             problem = f"it is dropped, but not all of its files could be found: {error}"
             raise ResultError(name, problem, f"delete what is left in {table.metadata.location} by hand") from error
+        except OutcomeUnknownError as error:
+            problem = f"whether it is dropped is not known: {error}"
+            raise ResultError(name, problem, "the same command again finds out, and finishes what was begun") from error
+        except OSError as error:
+            problem = f"it is dropped, but not all of its files could be deleted: {error}"
+            raise ResultError(name, problem, "the same command again goes on with it") from error
     if as_json:
         print_json({"dropped": text_of(table.identifier), "uuid": str(table.uuid), "purged": purge})
     else:

@@ -84,14 +84,7 @@ def _by_id(kind: Kind) -> Kind:
     named: DataType = kind
     match kind:
         case StructType():
-            named = StructType(
-                [
-                    StructField(
-                        f"field-{field.metadata[FIELD_ID]}", _by_id(field.dataType), field.nullable, field.metadata
-                    )
-                    for field in kind.fields
-                ]
-            )
+            named = StructType([_field_by_id(field) for field in kind.fields])
         case ArrayType():
             named = ArrayType(_by_id(kind.elementType), kind.containsNull)
         case MapType():

@@ -4,8 +4,8 @@ Names hold the job's write id, the Spark partition and the attempt, so that two 
 one file, whichever of them Spark takes. An attempt that fails deletes what it wrote; one that is killed leaves files
 that no snapshot names, for `endive catalog orphans`.
 
-This is the one place for writing that uses a part of PyIceberg which it does not promise to keep: the conversion of a
-batch to a table's columns by field id, nested ones included.
+This is the one place for writing that uses parts of PyIceberg which it does not promise to keep: the conversion of a
+batch to a table's columns by field id, nested ones included, and what its writer asks of PyArrow.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.io.fileformat import FileFormatFactory, FileFormatWriter
-from pyiceberg.io.pyarrow import _get_field_from_arrow_table, _to_requested_schema, pyarrow_to_schema
+from pyiceberg.io.pyarrow import (
+    ParquetFormatWriter,
+    _get_field_from_arrow_table,
+    _to_requested_schema,
+    pyarrow_to_schema,
+)
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import partition_record_value
 from pyiceberg.schema import sanitize_column_names
@@ -28,6 +33,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_int
 from pyspark.sql.types import StructType
 
+from endive.pipeline.tables.encoding import dictionary_columns
 from endive.pipeline.tables.types import arrow_schema
 
 CHUNK_BYTES = 128 * 2**20
@@ -76,13 +82,25 @@ def _chunks(batches: Iterable[pa.RecordBatch], job: WriteJob) -> Iterator[pa.Tab
     collected: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
-        collected.append(batch)
-        rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
-        if rows >= rows_max or size_bytes >= CHUNK_BYTES:
-            yield pa.Table.from_batches(collected).cast(schema)
-            collected, rows, size_bytes = [], 0, 0
+        for part in _cut(batch, rows_max - rows, rows_max):
+            collected.append(part)
+            rows, size_bytes = rows + part.num_rows, size_bytes + part.nbytes
+            if rows >= rows_max or size_bytes >= CHUNK_BYTES:
+                yield pa.Table.from_batches(collected).cast(schema)
+                collected, rows, size_bytes = [], 0, 0
     if rows:
         yield pa.Table.from_batches(collected).cast(schema)
+
+
+def _cut(batch: pa.RecordBatch, first: int, rows_max: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch after `first` rows, then after every `rows_max`.
+
+    A row group that is begun is filled exactly: the few rows of a batch that are too many for it would become a row
+    group of their own, which costs readers as much as a full one.
+    """
+    yield batch.slice(0, first)
+    for start in range(first, batch.num_rows, rows_max):
+        yield batch.slice(start, rows_max)
 
 
 def _by_partition(metadata: TableMetadata, chunk: pa.Table) -> Iterator[tuple[Record, pa.Table]]:
@@ -143,9 +161,9 @@ class _TaskFiles:
 
     def write(self, partition: Record, rows: pa.Table) -> None:
         """Add rows to the partition's open file, and finish it when it is large enough."""
-        file = self.open.pop(partition, None) or self._new(partition)
-        self.open[partition] = file  # last in the order of use
         table = self._as_table(rows)
+        file = self.open.pop(partition, None) or self._new(partition, table)
+        self.open[partition] = file  # last in the order of use
         file.writer.write(table)
         file.size_bytes += table.nbytes
         if file.size_bytes >= self._target_bytes():
@@ -166,7 +184,7 @@ class _TaskFiles:
                 file.writer.close()
         delete_files(self.job.io, self.paths)
 
-    def _new(self, partition: Record) -> _OpenFile:
+    def _new(self, partition: Record, first: pa.Table) -> _OpenFile:
         metadata = self.job.metadata
         name = f"{self.task}-{self.job.write_id}-{len(self.paths):05}.parquet"
         if not metadata.spec().is_unpartitioned():
@@ -174,10 +192,9 @@ class _TaskFiles:
         path = load_location_provider(metadata.location, metadata.properties).new_data_location(name)
         self.paths.append(path)
         schema = sanitize_column_names(metadata.schema())
-        model = FileFormatFactory.get(FileFormat.PARQUET)
-        return _OpenFile(
-            path, partition, model.create_writer(self.job.io.new_output(path), schema, metadata.properties)
-        )
+        writer = ParquetFormatWriter(self.job.io.new_output(path), schema, metadata.properties)
+        writer._parquet_writer_kwargs["use_dictionary"] = dictionary_columns(schema, first)
+        return _OpenFile(path, partition, writer)
 
     def _as_table(self, rows: pa.Table) -> pa.Table:
         """Return rows with the table's columns, types and field ids; what the frame lacks is null."""

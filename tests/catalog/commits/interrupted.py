@@ -1,0 +1,52 @@
+"""A store that is interrupted on purpose, and what tests of commits look at."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
+
+from endive.catalog.works import Work
+from endive.errors import OutcomeUnknownError
+from tests.catalog.stand_in import DictStore
+
+T = TypeVar("T")
+NAME = ("db", "t")
+
+
+class Interrupted(DictStore):
+    """A store that lets somebody else in before a transaction, or loses answers, as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Callable[[], object] | None = None
+        self.answers_lost = 0
+        self.requests_lost = 0
+
+    def transact(self, work: Work[T]) -> T:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        if self.requests_lost:
+            self.requests_lost -= 1
+            raise OutcomeUnknownError("wal/1")
+        result = super().transact(work)
+        if self.answers_lost:
+            self.answers_lost -= 1
+            raise OutcomeUnknownError("wal/1")
+        return result
+
+
+def rows_of(table: Table) -> list[int]:
+    values: list[int] = table.refresh().scan().to_arrow()["n"].to_pylist()
+    return sorted(values)
+
+
+def files_of(table: Table) -> set[str]:
+    root = Path(table.location().removeprefix("file://"))
+    return {path.name for path in root.rglob("*") if path.is_file()}
+
+
+def setting(**properties: str) -> tuple[TableUpdate, ...]:
+    return (SetPropertiesUpdate(updates=properties),)

@@ -1,0 +1,143 @@
+"""Appends that race: each is put on top of what won."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import ancestors_of
+
+from endive.catalog.pyiceberg import EndiveCatalog
+from tests.catalog.commits.interrupted import NAME, files_of, rows_of
+from tests.catalog.tables import NUMBERS, numbers
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_an_append_on_an_old_state_is_put_on_top(catalog: EndiveCatalog, version: str) -> None:
+    catalog.create_table(NAME, NUMBERS, properties={"format-version": version})
+    first, second = catalog.load_table(NAME), catalog.load_table(NAME)
+    first.append(numbers(1))
+    second.append(numbers(2))
+
+    table = catalog.load_table(NAME)
+    assert rows_of(table) == [1, 2]
+    older, newer = table.metadata.snapshots
+    assert newer.parent_snapshot_id == older.snapshot_id
+    assert newer.timestamp_ms >= older.timestamp_ms
+    assert newer.summary is not None
+    assert (newer.summary["added-records"], newer.summary["total-records"]) == ("1", "2")
+    assert newer.summary["total-data-files"] == "2"
+    assert catalog.kv.check() == []
+    assert second.metadata == table.metadata
+
+
+def test_sequence_numbers_are_those_of_the_snapshots(catalog: EndiveCatalog, table: Table) -> None:
+    handles = [catalog.load_table(NAME) for _ in range(3)]
+    for number, handle in enumerate(handles):
+        handle.append(numbers(number))
+
+    table.refresh()
+    by_snapshot = {one.snapshot_id: one.sequence_number for one in table.metadata.snapshots}
+    assert sorted(filter(None, by_snapshot.values())) == [1, 2, 3]
+    entries = table.inspect.entries().to_pylist()
+    assert len(entries) == 3
+    assert all(one["sequence_number"] == by_snapshot[one["snapshot_id"]] for one in entries)
+    current = table.current_snapshot()
+    assert current is not None
+    assert {one.added_snapshot_id: one.sequence_number for one in current.manifests(table.io)} == by_snapshot
+
+
+def test_two_appends_of_one_transaction_are_both_put_on_top(catalog: EndiveCatalog, table: Table) -> None:
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    late.append(numbers(3))
+    table.append(numbers(1))
+
+    late.commit_transaction()
+
+    assert rows_of(table) == [1, 2, 3]
+    lineage = [one.sequence_number for one in ancestors_of(table.current_snapshot(), table.metadata)]
+    assert lineage == [3, 2, 1]
+    entries = table.inspect.entries().to_pylist()
+    assert sorted(one["sequence_number"] for one in entries) == [1, 2, 3]
+    assert catalog.kv.check() == []
+
+
+def test_an_append_with_merged_manifests_brings_only_its_own_files(catalog: EndiveCatalog) -> None:
+    merging = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"}
+    table = catalog.create_table(NAME, NUMBERS, properties=merging)
+    table.append(numbers(1))
+    late = catalog.load_table(NAME)
+    table.overwrite(numbers(2))  # the files that `late` merges into its manifest are gone by now
+
+    late.append(numbers(3))
+
+    assert rows_of(table) == [2, 3]
+    assert catalog.kv.check() == []
+
+
+def test_appends_to_two_branches_do_not_share_a_sequence_number(catalog: EndiveCatalog, table: Table) -> None:
+    table.append(numbers(1))
+    catalog.kv.create_branch(NAME, "dev")
+    main, dev = catalog.load_table(NAME), catalog.load_table(NAME)
+    main.append(numbers(2))
+    dev.append(numbers(3), branch="dev")
+
+    table.refresh()
+    assert sorted(one.sequence_number or 0 for one in table.metadata.snapshots) == [1, 2, 3]
+    assert sorted(table.scan().use_ref("dev").to_arrow()["n"].to_pylist()) == [1, 3]
+    assert rows_of(table) == [1, 2]
+
+
+def test_an_append_whose_sequence_number_was_taken_on_another_branch_is_put_on_top_at_once(
+    catalog: EndiveCatalog, table: Table
+) -> None:
+    """By the catalog: its own branch has not moved, and PyIceberg need not try again."""
+    table.append(numbers(1))
+    catalog.kv.create_branch(NAME, "dev")
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    catalog.load_table(NAME).append(numbers(3), branch="dev")
+
+    catalog.kv.commit(NAME, late._requirements, late._updates)
+
+    assert rows_of(table) == [1, 2]
+    assert sorted(one.sequence_number or 0 for one in table.metadata.snapshots) == [1, 2, 3]
+
+
+def test_the_list_that_an_append_no_longer_needs_is_deleted(catalog: EndiveCatalog, table: Table) -> None:
+    late = catalog.load_table(NAME)
+    table.append(numbers(1))
+    late.append(numbers(2))
+
+    table.refresh()
+    named = {one.manifest_list.rpartition("/")[2] for one in table.metadata.snapshots}
+    assert {name for name in files_of(table) if name.startswith("snap-")} == named
+    assert catalog.kv.remove_orphan_files(NAME, 2**62, dry_run=True) == []
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_many_threads_append_to_one_table(catalog: EndiveCatalog, mode: str) -> None:
+    catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+
+    def append(writer: int) -> None:
+        handle = catalog.load_table(NAME)
+        for number in range(3):
+            handle.append(numbers(writer * 10 + number))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(append, range(8)))
+
+    table = catalog.load_table(NAME)
+    assert rows_of(table) == sorted(writer * 10 + number for writer in range(8) for number in range(3))
+    catalog.kv.export_metadata(NAME)
+    assert catalog.kv.check() == []
+
+
+def test_who_wants_to_hear_of_conflicts_is_not_rebased(catalog: EndiveCatalog) -> None:
+    table = catalog.create_table(NAME, NUMBERS, properties={"commit.retry.num-retries": "0"})
+    late = catalog.load_table(NAME)
+    table.append(numbers(1))
+
+    with pytest.raises(CommitFailedException, match="main was created concurrently"):
+        late.append(numbers(2))

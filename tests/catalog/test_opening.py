@@ -1,0 +1,113 @@
+"""Opening catalogs: who waits for whom, what the catalog keeps for all who open it, and what a process keeps of it."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+
+from endive.catalog import KVCatalog, opening, records
+from endive.catalog.keys import CATALOG
+from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.records import CatalogRecord, SnapshotRecord
+from tests.catalog.stand_in import DictStore
+from tests.catalog.tables import NUMBERS
+
+PATIENCE_S = 30
+
+
+# Who waits for whom.
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Event, Event, list[str]]]:
+    """Opening `memory://slow` begins, and goes on when it may; with the URLs that were opened."""
+    begun, may_go_on, opened = Event(), Event(), list[str]()
+    original = opening._open
+
+    def slowly(url: str, *arguments: object) -> object:
+        opened.append(url)
+        if url == "memory://slow":
+            begun.set()
+            assert may_go_on.wait(PATIENCE_S)
+        return original(url, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(opening, "_open", slowly)
+    yield begun, may_go_on, opened
+    may_go_on.set()
+
+
+def test_a_catalog_opens_while_another_is_being_opened(slow: tuple[Event, Event, list[str]]) -> None:
+    begun, may_go_on, _ = slow
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(KVCatalog.create, "memory://slow")
+        assert begun.wait(PATIENCE_S)
+        try:
+            pool.submit(KVCatalog.create, "memory://quick").result(PATIENCE_S).close()
+            assert not waiting.done()
+        finally:
+            may_go_on.set()
+        waiting.result(PATIENCE_S).close()
+
+
+def test_a_catalog_that_many_open_at_once_is_opened_once(slow: tuple[Event, Event, list[str]]) -> None:
+    begun, may_go_on, opened = slow
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(KVCatalog.create, "memory://slow") for _ in range(4)]
+        assert begun.wait(PATIENCE_S)
+        may_go_on.set()
+        catalogs = [one.result(PATIENCE_S) for one in waiting]
+
+    assert len({id(one.store) for one in catalogs}) == 1
+    assert opened == ["memory://slow"]
+    for one in catalogs:
+        one.close()
+
+
+# The warehouse.
+
+
+def test_whoever_opens_a_catalog_without_a_warehouse_gets_the_catalogs(tmp_path: Path) -> None:
+    place, warehouse, own = str(tmp_path / "lake"), f"file://{tmp_path}/tables", f"file://{tmp_path}/mine"
+    with KVCatalog.create(place, warehouse) as catalog:
+        catalog.create_namespace("db")
+    with KVCatalog.open(place) as catalog:
+        assert catalog.create_table("db.a", NUMBERS).metadata.location.startswith(f"{warehouse}/db/a-")
+    with KVCatalog.open(place, own) as catalog:  # what the caller says comes first, and for its own tables only
+        assert catalog.create_table("db.b", NUMBERS).metadata.location.startswith(f"{own}/db/b-")
+    plug_in = EndiveCatalog("test", uri=place)
+    assert plug_in.create_table("db.c", NUMBERS).location().startswith(f"{warehouse}/db/c-")
+    plug_in.close()
+
+
+def test_a_catalog_without_a_warehouse_has_its_tables_beside_it(tmp_path: Path) -> None:
+    place = str(tmp_path / "lake")
+    with KVCatalog.create(place) as catalog:
+        assert catalog.warehouse == f"file://{place}"
+    with KVCatalog.open(place) as catalog:
+        assert catalog.warehouse == f"file://{place}"
+
+
+def test_a_catalog_of_before_there_was_a_warehouse_in_it_is_read(store: DictStore) -> None:
+    store.rows[CATALOG] = b'{"format_version":1,"created_unix_ms":5}'
+
+    assert CatalogRecord.decoded(store.rows[CATALOG]) == CatalogRecord(1, 5, "")
+    assert KVCatalog(store).warehouse == ""
+    assert KVCatalog(store, "file:///w").warehouse == "file:///w"
+
+
+# Memory.
+
+
+def test_decoded_snapshots_are_bounded(kv: KVCatalog) -> None:
+    kv.create_namespace("db")
+    uuid = kv.create_table("db.t", NUMBERS).uuid
+    for number in range(records.SNAPSHOTS_CACHED + 10):
+        snapshot = Snapshot(snapshot_id=number, timestamp_ms=number, manifest_list=f"list {number}", schema_id=0)
+        SnapshotRecord.decoded(SnapshotRecord(uuid, number, snapshot, "none").encoded())
+        records.decoded_history(records.encoded_history(SnapshotLogEntry(snapshot_id=number, timestamp_ms=number)))
+
+    assert len(records.decoded_snapshot._records) <= records.SNAPSHOTS_CACHED < 10_000
+    assert records.decoded_history.cache_info().currsize <= records.SNAPSHOTS_CACHED
