@@ -37,7 +37,7 @@ Commit = Callable[[Sequence[Work[Any]]], tuple[Outcome, ...]]
 
 
 class Answer:
-    """What becomes of a work, for the thread that waits for it. A `Future` can do more, and costs five times as much."""
+    """What becomes of a work, for the thread that waits for it. A `Future` does more and costs five times as much."""
 
     __slots__ = ("_known", "_outcome")
 
