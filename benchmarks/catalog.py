@@ -42,9 +42,13 @@ SUBJECTS = (SQL_FILE, SQL_MEMORY, BEFORE, BACKGROUND)
 FIGURES = ("commits_per_s", "success", "p50_ms", "p99_ms", "cpu_ms_per_commit")
 
 
+_left_over: list[Path] = []
+"""Directories of earlier cases. They go at the end: ext4 looks for room among what was deleted seconds ago."""
+
+
 @contextmanager
 def opened(subject: str) -> Iterator[Catalog]:
-    """Open a new catalog of a kind; it is gone afterwards."""
+    """Open a new catalog of a kind."""
     disk = Path(tempfile.mkdtemp(prefix="endive-bench-"))
     memory = Path(tempfile.mkdtemp(prefix="endive-bench-", dir=MEMORY if MEMORY.is_dir() else None))
     catalog: Catalog
@@ -58,8 +62,7 @@ def opened(subject: str) -> Iterator[Catalog]:
         yield catalog
     finally:
         catalog.close()
-        for path in (disk, memory):
-            shutil.rmtree(path, ignore_errors=True)
+        _left_over.extend((disk, memory))
 
 
 def case(work: str, tables: str, writers: int, seconds: float, repeats: int) -> list[Figures]:
@@ -115,18 +118,27 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=["beside", "s3"])
     arguments = parser.parse_args()
+    try:
+        measure(arguments.quick, arguments.only)
+    finally:
+        for path in _left_over:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def measure(is_quick: bool, only: str | None) -> None:
+    """Measure all cases, or some; write the results if nothing was left out."""
     quick = dict.fromkeys(SECONDS, 0.5), dict.fromkeys(REPEATS, 1)
-    seconds, repeats = quick if arguments.quick else (SECONDS, REPEATS)
+    seconds, repeats = quick if is_quick else (SECONDS, REPEATS)
     rows: list[Figures] = []
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # it tells of every retry
     load_before = os.getloadavg()[0]
-    for work in (METADATA, APPEND) if arguments.only != "s3" else ():
+    for work in (METADATA, APPEND) if only != "s3" else ():
         for tables in ("distinct", "one"):
             for writers in WRITERS:
                 rows += case(work, tables, writers, seconds[work], repeats[work])
     for ratio in ratios(rows):
         print(ratio)
-    s3 = catalog_s3.measure() if arguments.only != "beside" else []
+    s3 = catalog_s3.measure() if only != "beside" else []
     parameters = {
         "rows_per_append": ROWS,
         "seconds": seconds,
@@ -137,7 +149,7 @@ def main() -> None:
         "load_average_before": round(load_before, 2),
         "load_average_after": round(os.getloadavg()[0], 2),
     }
-    if not arguments.quick and not arguments.only:
+    if not is_quick and not only:
         print(save("catalog", {"parameters": parameters, "rows": rows, "ratios": ratios(rows), "s3": s3}))
 
 

@@ -69,11 +69,12 @@ class Publisher:
     def remind(self, identifier: Identifier) -> None:
         """Have a table's file written soon."""
         with self._changed:
+            if not self._behind:  # who has something to do need not be woken by every commit
+                self._changed.notify_all()
             self._behind.add(identifier)
             if self._thread is None and not self._closed:
                 self._thread = Thread(target=self._run, name="endive-metadata", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
 
     def close(self) -> None:
         """Write what is behind, and stop."""
