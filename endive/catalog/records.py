@@ -29,12 +29,16 @@ R = TypeVar("R")
 FORMAT_VERSION = 1
 """Of the records; raised when an older Endive could not read them."""
 
-TABLES_CACHED = 256
-"""Decoded records that are kept. Every commit makes another, with all of a table's schemas: megabytes of a wide one."""
+TABLES_BYTES_CACHED = 4 * 1024 * 1024
+"""JSON of tables that is kept decoded, which takes some ten times as much memory. Every commit makes another record, of
+a kilobyte with few columns: those of thousands of tables fit, or of a few dozen with thousands of columns."""
 
-SNAPSHOTS_CACHED = 8192
-"""Decoded snapshots, and lines of history, that are kept. A snapshot takes 3.5 kB and 28 µs to decode: 28 MB in all,
-and a fifth of a second for each load of a table that has more of them, and should be expired."""
+SNAPSHOTS_BYTES_CACHED = 5 * 1024 * 1024
+"""The same of snapshots: about 8,000. One takes 3.5 kB and 28 µs to decode: 28 MB in all, and a fifth of a second for
+each load of a table that has more of them, and should be expired."""
+
+HISTORY_CACHED = 8192
+"""Decoded lines of history that are kept."""
 
 SCHEMAS_CACHED = 256
 """Schemas whose JSON is kept."""
@@ -60,18 +64,24 @@ class Decoded(Generic[T]):
     Safe to use from many threads. A record that is still in use when it is forgotten is decoded again.
     """
 
-    def __init__(self, decode: Callable[[bytes], T], count_max: int) -> None:
+    def __init__(self, decode: Callable[[bytes], T], bytes_max: int) -> None:
         self._decode = decode
-        self._count_max = count_max
+        self._bytes_max = bytes_max
         self._records: dict[bytes, T] = {}
         self._lock = Lock()
+        self.bytes_held = 0
+        """Of JSON."""
 
     def remember(self, body: bytes, record: T) -> bytes:
         """Take note of what a JSON stands for; return the JSON."""
         with self._lock:
+            if body not in self._records:
+                self.bytes_held += len(body)
             self._records[body] = record
-            if len(self._records) > self._count_max:
-                del self._records[next(iter(self._records))]
+            while self.bytes_held > self._bytes_max:
+                oldest = next(iter(self._records))
+                del self._records[oldest]
+                self.bytes_held -= len(oldest)
         return body
 
     def __call__(self, body: bytes) -> T:
@@ -264,7 +274,7 @@ def decode_table(body: bytes) -> TableRecord:
     )
 
 
-decoded_table = Decoded(decode_table, TABLES_CACHED)
+decoded_table = Decoded(decode_table, TABLES_BYTES_CACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +335,7 @@ def decode_snapshot(body: bytes) -> SnapshotRecord:
     return SnapshotRecord(UUID(fields["table_uuid"]), fields["ordinal"], snapshot, fields["files"])
 
 
-decoded_snapshot = Decoded(decode_snapshot, SNAPSHOTS_CACHED)
+decoded_snapshot = Decoded(decode_snapshot, SNAPSHOTS_BYTES_CACHED)
 
 
 def encoded_history(entry: SnapshotLogEntry) -> bytes:
@@ -333,7 +343,7 @@ def encoded_history(entry: SnapshotLogEntry) -> bytes:
     return to_json({"snapshot_id": entry.snapshot_id, "timestamp_ms": entry.timestamp_ms})
 
 
-@lru_cache(maxsize=SNAPSHOTS_CACHED)
+@lru_cache(maxsize=HISTORY_CACHED)
 @readable("a line of a table's history")
 def decoded_history(body: bytes) -> SnapshotLogEntry:
     """Return the line of history of a JSON."""

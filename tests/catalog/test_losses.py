@@ -18,7 +18,7 @@ from endive.catalog.committer import Committer
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.publisher import note_published
 from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.records import TABLES_CACHED, TableRecord
+from endive.catalog.records import TABLES_BYTES_CACHED, TableRecord
 from endive.catalog.works import Work
 from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
 from tests.catalog.stand_in import DictStore
@@ -347,11 +347,16 @@ def test_a_table_that_exists_leaves_no_file_of_a_second(catalog: EndiveCatalog, 
 
 
 def test_versions_that_were_passed_are_let_go(catalog: EndiveCatalog, table: Table) -> None:
-    catalog.kv.update_properties(NAME, {"endive.metadata-json": "background"})
-    for n in range(2 * TABLES_CACHED):
+    size_bytes = TABLES_BYTES_CACHED // 100
+    catalog.kv.update_properties(NAME, {"endive.metadata-json": "background", "wide": "x" * size_bytes})
+    for n in range(200):
         catalog.kv.commit(NAME, (), (SetPropertiesUpdate(updates={"n": str(n)}),))
 
-    assert sum(type(one) is TableRecord for one in gc.get_objects()) < 1.5 * TABLES_CACHED
+    assert sum(_is_wide(one, size_bytes) for one in gc.get_objects()) < 120
+
+
+def _is_wide(one: object, size_bytes: int) -> bool:
+    return type(one) is TableRecord and len(one.metadata.properties.get("wide", "")) == size_bytes
 
 
 def test_a_table_that_is_changed_in_place_by_its_holder_changes_nothing_else(catalog: EndiveCatalog) -> None:

@@ -67,13 +67,22 @@ def test_what_was_remembered_of_a_record_is_what_its_json_says(written: EndiveCa
 
 def test_a_cache_of_records_forgets_the_oldest_and_decodes_it_again() -> None:
     asked: list[bytes] = []
-    cache = Decoded(lambda body: asked.append(body) or len(body), count_max=2)  # type: ignore[func-returns-value]
+    cache = Decoded(lambda body: asked.append(body) or len(body), bytes_max=12)  # type: ignore[func-returns-value]
     cache.remember(b"one", 3)
     cache.remember(b"three", 5)
     assert (cache(b"one"), cache(b"three"), asked) == (3, 5, [])
-    cache.remember(b"seventeen", 9)
+    cache.remember(b"three", 5)
+    assert cache.bytes_held == 8
+    cache.remember(b"eleven", 6)
 
+    assert cache.bytes_held == 11
     assert (cache(b"one"), asked) == (3, [b"one"])
+    assert cache.bytes_held == 9  # and what was oldest then, has gone too
+
+
+def test_a_record_that_is_larger_than_its_cache_is_not_kept() -> None:
+    cache = Decoded(len, bytes_max=3)
+    assert (cache(b"four"), cache.bytes_held) == (4, 0)
 
 
 def test_who_changes_the_properties_of_a_loaded_table_changes_nobody_elses(written: EndiveCatalog) -> None:

@@ -104,10 +104,13 @@ def test_a_catalog_of_before_there_was_a_warehouse_in_it_is_read(store: DictStor
 def test_decoded_snapshots_are_bounded(kv: KVCatalog) -> None:
     kv.create_namespace("db")
     uuid = kv.create_table("db.t", NUMBERS).uuid
-    for number in range(records.SNAPSHOTS_CACHED + 10):
-        snapshot = Snapshot(snapshot_id=number, timestamp_ms=number, manifest_list=f"list {number}", schema_id=0)
+    for number in range(records.HISTORY_CACHED + 10):
+        snapshot = Snapshot(
+            snapshot_id=number, timestamp_ms=number, manifest_list="x" * 1000 + str(number), schema_id=0
+        )
         SnapshotRecord.decoded(SnapshotRecord(uuid, number, snapshot, "none").encoded())
         records.decoded_history(records.encoded_history(SnapshotLogEntry(snapshot_id=number, timestamp_ms=number)))
 
-    assert len(records.decoded_snapshot._records) <= records.SNAPSHOTS_CACHED < 10_000
-    assert records.decoded_history.cache_info().currsize <= records.SNAPSHOTS_CACHED
+    held = records.decoded_snapshot._records
+    assert 0 < sum(map(len, held)) == records.decoded_snapshot.bytes_held <= records.SNAPSHOTS_BYTES_CACHED
+    assert records.decoded_history.cache_info().currsize <= records.HISTORY_CACHED
