@@ -1,6 +1,7 @@
 """The catalog beside PyIceberg's SqlCatalog, both through PyIceberg, in one process, with the same work.
 
     python -m benchmarks.catalog                # writes results/catalog.json
+    python -m benchmarks.catalog --only s3      # that part anew; `beside` is the other one
     python -m benchmarks.catalog --quick        # a look at every case; writes nothing
 
 Writers are threads that commit as fast as they are answered: metadata-only commits (a property is set) and appends of
@@ -14,6 +15,7 @@ be used by several threads through PyIceberg.
 """
 
 import argparse
+import json
 import logging
 import os
 import shutil
@@ -29,10 +31,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks import catalog_s3
 from benchmarks.catalog_load import APPEND, METADATA, ROWS, Figures, run
-from benchmarks.report import save
+from benchmarks.report import RESULTS, commit, save
 from endive.catalog.pyiceberg import EndiveCatalog
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a memory file system, where there is one
+PARTS = ("beside", "s3")
 WRITERS = (1, 4, 8, 16)
 SECONDS = {METADATA: 2.0, APPEND: 4.0}
 REPEATS = {METADATA: 3, APPEND: 2}
@@ -116,7 +119,7 @@ def ratios(rows: list[Figures]) -> list[Figures]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", choices=["beside", "s3"])
+    parser.add_argument("--only", choices=PARTS)
     arguments = parser.parse_args()
     try:
         measure(arguments.quick, arguments.only)
@@ -126,7 +129,7 @@ def main() -> None:
 
 
 def measure(is_quick: bool, only: str | None) -> None:
-    """Measure all cases, or some; write the results if nothing was left out."""
+    """Measure all cases, or one part; write the results, beside those of the other part."""
     quick = dict.fromkeys(SECONDS, 0.5), dict.fromkeys(REPEATS, 1)
     seconds, repeats = quick if is_quick else (SECONDS, REPEATS)
     rows: list[Figures] = []
@@ -138,7 +141,9 @@ def measure(is_quick: bool, only: str | None) -> None:
                 rows += case(work, tables, writers, seconds[work], repeats[work])
     for ratio in ratios(rows):
         print(ratio)
-    s3 = catalog_s3.measure() if only != "beside" else []
+    found: dict[str, object] = {"rows": rows, "ratios": ratios(rows)} if only != "s3" else {}
+    if only != "beside":
+        found["s3"] = catalog_s3.measure()
     parameters = {
         "rows_per_append": ROWS,
         "seconds": seconds,
@@ -146,11 +151,19 @@ def measure(is_quick: bool, only: str | None) -> None:
         "s3_create_ms": catalog_s3.CREATE_MS,
         "s3_read_ms": catalog_s3.READ_MS,
         "s3_seconds": catalog_s3.SECONDS,
-        "load_average_before": round(load_before, 2),
-        "load_average_after": round(os.getloadavg()[0], 2),
     }
-    if not is_quick and not only:
-        print(save("catalog", {"parameters": parameters, "rows": rows, "ratios": ratios(rows), "s3": s3}))
+    load = {"load_average_before": round(load_before, 2), "load_average_after": round(os.getloadavg()[0], 2)}
+    if not is_quick:
+        print(save("catalog", _with_other_part({"parameters": parameters, **found}, only, load)))
+
+
+def _with_other_part(found: dict[str, object], only: str | None, load: dict[str, float]) -> dict[str, object]:
+    """Return what was found, the other part as it was, and at which commit and load each was measured."""
+    path = RESULTS / "catalog.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if only is not None and path.exists() else {}
+    now = {part: {"commit": commit(), **load} for part in PARTS if only in {None, part}}
+    kept = {name: before[name] for name in ("rows", "ratios", "s3") if name in before}
+    return kept | found | {"measured": before.get("measured", {}) | now}
 
 
 if __name__ == "__main__":

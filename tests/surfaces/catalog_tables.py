@@ -64,7 +64,7 @@ def _words(document: dict[str, Any]) -> str:
     ]
     acknowledged = sum(row["acknowledged"] for row in document["rows"])
     lost = sum(row["lost"] for row in document["rows"])
-    load = document["parameters"]
+    load = document["measured"]["beside"]
     cpu_ms = {row["catalog"]: row["cpu_ms_per_commit"] for row in document["rows"] if _is_the_aims(row)}
     return (
         f"Metadata-only commits of 8 writers, beside the SQLite file: {', '.join(said)}. The aim is 10. "
