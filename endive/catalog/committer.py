@@ -14,7 +14,6 @@ job that was restarted may find that its first life has committed the very same 
 but one would have worked in vain. Commits that are worked out inside the transaction do not race, and do not queue.
 """
 
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 
 from endive.catalog import tables
 from endive.catalog.changes import (
@@ -334,8 +333,11 @@ def _is_of(proposal: Proposal, answer: CommitRecord) -> bool:
 
 
 def _properties_after(metadata: TableMetadata, change: TableChange) -> Mapping[str, str]:
-    """Return a table's properties with those that a change sets: it may change when the file is written."""
-    return ChainMap(
-        *(update.updates for update in reversed(change.updates) if isinstance(update, SetPropertiesUpdate)),
-        metadata.properties,
-    )
+    """Return a table's properties after a change: it may change when the file is written."""
+    properties = metadata.properties
+    for update in change.updates:
+        if isinstance(update, SetPropertiesUpdate):
+            properties = {**properties, **update.updates}
+        elif isinstance(update, RemovePropertiesUpdate):
+            properties = {name: value for name, value in properties.items() if name not in update.removals}
+    return properties

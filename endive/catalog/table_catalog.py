@@ -76,6 +76,7 @@ class TableCatalog(NamespaceCatalog):
     ) -> LoadedTable:
         """Create an empty table. Field ids are assigned anew, as Iceberg demands."""
         name, uuid = table_of(identifier), UUID(self._new_id())
+        self.files.written_before(properties or {})  # a mode that does not exist is told now, not at the first commit
         self.store.read(lambda tx: namespaces.require_namespace(tx, name[:-1]))
         metadata = new_table_metadata(
             schema=schema,

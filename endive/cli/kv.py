@@ -131,7 +131,9 @@ def put(
 
 @app.command()
 def delete(url: Url, key: str, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None) -> None:
-    """Remove a key, durably. Opens the store for writing, as `put` does."""
+    """Remove a key, durably. Opens the store for writing, as `put` does; there must be one."""
+    with _driver(url, endpoint, records):
+        pass  # a store that is not there has nothing to remove, and is not made for it
     with Store(_place(url, endpoint, records), ONCE) as store:
         store.delete(_bytes(key, is_hex))
 

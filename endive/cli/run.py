@@ -112,7 +112,7 @@ def choose_seeds(seed: int | None, seeds: str | None, default: int) -> list[int]
     try:
         return parse_seeds(seeds)
     except ValueError as error:
-        raise ConfigurationError("--seeds", [f"{error}; for one seed use --seed"]) from error
+        raise ConfigurationError("--seeds", [f"{error}; for one seed write 3..3"]) from error
 
 
 def _show(experiment: Experiment, runs: list[Figures]) -> None:

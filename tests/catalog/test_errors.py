@@ -2,6 +2,7 @@
 
 import pickle
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -226,3 +227,23 @@ def test_errors_survive_travel(error: errors.EndiveError) -> None:
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
 
     assert (type(copy), str(copy), copy.args) == (type(error), str(error), error.args)
+
+
+def test_a_mode_that_does_not_exist_is_told_at_creation_and_can_be_removed(kv: KVCatalog) -> None:
+    kv.create_namespace("db")
+    with pytest.raises(ConfigurationError, match="'backgroun' is neither"):
+        kv.create_table("db.t", NUMBERS, properties={"endive.metadata-json": "backgroun"})
+    assert not kv.table_exists("db.t")
+
+    kv.create_table("db.t", NUMBERS)
+    with pytest.raises(ConfigurationError, match="'backgroun' is neither"):
+        kv.update_properties("db.t", {"endive.metadata-json": "backgroun"})
+    registered = kv.create_table("db.u", NUMBERS, properties={"endive.metadata-json": "background"})
+    spoilt = registered.metadata.model_copy(
+        update={"table_uuid": UUID(int=7), "properties": {"endive.metadata-json": "backgroun"}}
+    )
+    place = f"{registered.metadata.location}/spoilt.metadata.json"
+    kv.files.write(spoilt, place)
+    kv.register_table("db.spoilt", place)
+    kv.update_properties("db.spoilt", removals=["endive.metadata-json"])
+    assert kv.load_table("db.spoilt").metadata.properties == {}

@@ -83,7 +83,7 @@ def test_damage_is_named_and_the_code_is_1(kv: Kv, tmp_path: Path) -> None:
 
 
 def test_a_place_without_a_store_is_named(kv: Kv) -> None:
-    for command in (("get", "a"), ("check",), ("compact",), ("stats",), ("checkpoint", "list")):
+    for command in (("get", "a"), ("delete", "a"), ("check",), ("compact",), ("stats",), ("checkpoint", "list")):
         assert isinstance(kv(*command, code=1).exception, StoreNotFoundError)
 
 
