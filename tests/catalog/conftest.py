@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from endive.catalog import KVCatalog
 from endive.catalog.pyiceberg import EndiveCatalog
 from tests.catalog.stand_in import DictStore
+from tests.catalog.tables import NAME, NUMBERS
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def endive(tmp_path: Path, warehouse: str) -> Iterator[EndiveCatalog]:
     catalog.close()
 
 
-@pytest.fixture(params=["sql", "endive in memory", "endive in a directory"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path, warehouse: str) -> Iterator[Catalog]:
-    """The same behaviour is expected of each."""
-    made: Catalog
-    if request.param == "sql":
-        made = SqlCatalog("test", uri="sqlite:///:memory:", warehouse=warehouse)
-    else:
-        uri = f"memory://{tmp_path.name}" if "memory" in request.param else str(tmp_path / "catalog")
-        made = EndiveCatalog("test", uri=uri, warehouse=warehouse)
-    yield made
-    made.close()
+@pytest.fixture
+def catalog(kv: KVCatalog) -> EndiveCatalog:
+    """The plug-in on the bare catalog, with a namespace."""
+    kv.create_namespace("db")
+    return EndiveCatalog.on(kv)
+
+
+@pytest.fixture
+def table(catalog: EndiveCatalog) -> Table:
+    """A table of numbers, without any."""
+    return catalog.create_table(NAME, NUMBERS)

@@ -4,6 +4,9 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType
 
+NAME = ("db", "t")
+"""Of the table that most tests have."""
+
 SIMPLE = Schema(
     NestedField(1, "foo", StringType(), required=False),
     NestedField(2, "bar", IntegerType(), required=True),

@@ -15,22 +15,15 @@ from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.works import Work
 from endive.errors import AlreadyInCatalogError, NotInCatalogError, OutcomeUnknownError
 from tests.catalog.stand_in import Counting, DictStore, Died
-from tests.catalog.tables import NUMBERS, numbers
+from tests.catalog.tables import NAME, NUMBERS, numbers
 
 T = TypeVar("T")
-NAME = ("db", "t")
 FAR = 2**62
 
 
 @pytest.fixture
 def store() -> Counting:
     return Counting()
-
-
-@pytest.fixture
-def catalog(kv: KVCatalog) -> EndiveCatalog:
-    kv.create_namespace("db")
-    return EndiveCatalog.on(kv)
 
 
 @pytest.fixture

@@ -43,9 +43,8 @@ from endive.catalog import KVCatalog, files
 from endive.catalog.files import _plain, _unplain
 from endive.catalog.pyiceberg import EndiveCatalog
 from tests.catalog.stand_in import DictStore
-from tests.catalog.tables import NUMBERS, numbers
+from tests.catalog.tables import NAME, NUMBERS, numbers
 
-NAME = ("db", "t")
 WIDE = Schema(
     NestedField(1, "id", LongType(), required=False),
     NestedField(2, "name", StringType(), required=False),
@@ -64,12 +63,6 @@ TRANSFORMS: dict[str, tuple[str, Transform[Any, Any]]] = {
 }
 EVERYTHING = "id is null or id is not null"
 START = datetime(2024, 1, 30)
-
-
-@pytest.fixture
-def catalog(kv: KVCatalog) -> EndiveCatalog:
-    kv.create_namespace("db")
-    return EndiveCatalog.on(kv)
 
 
 def rows_of(ids: list[int | None]) -> pa.Table:

@@ -22,10 +22,9 @@ from endive.catalog.records import TABLES_BYTES_CACHED, TableRecord
 from endive.catalog.works import Work
 from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
 from tests.catalog.stand_in import DictStore
-from tests.catalog.tables import NUMBERS, numbers
+from tests.catalog.tables import NAME, NUMBERS, numbers
 
 T = TypeVar("T")
-NAME = ("db", "t")
 MODES = ["before-acknowledgement", "background"]
 
 
@@ -47,17 +46,6 @@ class Unruly(DictStore):
 @pytest.fixture
 def store() -> Unruly:
     return Unruly()
-
-
-@pytest.fixture
-def catalog(kv: KVCatalog) -> EndiveCatalog:
-    kv.create_namespace("db")
-    return EndiveCatalog.on(kv)
-
-
-@pytest.fixture
-def table(catalog: EndiveCatalog) -> Table:
-    return catalog.create_table(NAME, NUMBERS)
 
 
 def rows(catalog: EndiveCatalog, name: tuple[str, ...] = NAME) -> list[int]:

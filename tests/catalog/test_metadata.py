@@ -32,9 +32,7 @@ from endive.catalog.records import (
 from endive.catalog.updates import updated
 from endive.catalog.works import Transaction
 from endive.protocol.requests import Steps
-from tests.catalog.tables import NUMBERS, numbers
-
-NAME = ("db", "t")
+from tests.catalog.tables import NAME, NUMBERS, numbers
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from endive.catalog.pyiceberg import EndiveCatalog
 from endive.drivers.blocking import unix_ms
 from endive.errors import CommitConflictError, ConfigurationError
 from tests.catalog.stand_in import DictStore
-from tests.catalog.tables import NUMBERS, numbers
+from tests.catalog.tables import NAME, NUMBERS, numbers
 
-NAME = ("db", "t")
 DAY_MS = 86_400_000
 
 

@@ -10,9 +10,8 @@ from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import TableRecord
 from endive.errors import CommitConflictError
 from tests.catalog.stand_in import Counting, Died
-from tests.catalog.tables import NUMBERS, numbers
+from tests.catalog.tables import NAME, NUMBERS, numbers
 
-NAME = ("db", "t")
 FAR = 2**62
 FILES = 8
 

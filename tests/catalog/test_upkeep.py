@@ -12,16 +12,9 @@ from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.works import Work
 from endive.errors import AlreadyInCatalogError, CommitConflictError, ConfigurationError, NotInCatalogError
 from tests.catalog.stand_in import DictStore
-from tests.catalog.tables import NUMBERS, numbers
+from tests.catalog.tables import NAME, NUMBERS, numbers
 
-NAME = ("db", "t")
 FAR = 2**62
-
-
-@pytest.fixture
-def catalog(kv: KVCatalog) -> EndiveCatalog:
-    kv.create_namespace("db")
-    return EndiveCatalog.on(kv)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from endive.errors import OutcomeUnknownError
 from tests.catalog.stand_in import DictStore
 
 T = TypeVar("T")
-NAME = ("db", "t")
 
 
 class Interrupted(DictStore):

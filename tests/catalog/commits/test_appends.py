@@ -8,8 +8,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
 from endive.catalog.pyiceberg import EndiveCatalog
-from tests.catalog.commits.interrupted import NAME, files_of, rows_of
-from tests.catalog.tables import NUMBERS, numbers
+from tests.catalog.commits.interrupted import files_of, rows_of
+from tests.catalog.tables import NAME, NUMBERS, numbers
 
 
 @pytest.mark.parametrize("version", ["1", "2"])

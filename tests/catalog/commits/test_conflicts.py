@@ -10,8 +10,8 @@ from endive.catalog import TableChange
 from endive.catalog.committer import ATTEMPTS
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.errors import CommitConflictError, CommitRetriesExhaustedError
-from tests.catalog.commits.interrupted import NAME, Interrupted, files_of, rows_of, setting
-from tests.catalog.tables import NUMBERS, numbers
+from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of, setting
+from tests.catalog.tables import NAME, NUMBERS, numbers
 
 # Real conflicts.
 

@@ -13,8 +13,8 @@ from endive.catalog import KVCatalog, TableChange, commit
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.works import Work
 from endive.errors import CommitConflictError
-from tests.catalog.commits.interrupted import NAME, Interrupted, files_of, rows_of, setting
-from tests.catalog.tables import NUMBERS, numbers
+from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of, setting
+from tests.catalog.tables import NAME, NUMBERS, numbers
 
 T = TypeVar("T")
 

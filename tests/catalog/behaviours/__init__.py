@@ -1,0 +1,1 @@
+"""What PyIceberg's catalogs do, and the plug-in does the same."""
