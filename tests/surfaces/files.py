@@ -33,6 +33,12 @@ def small(*overrides: str) -> Settings:
     return parse_configuration(SMALL, "small.toml", overrides)
 
 
+def only_result(directory: Path) -> Path:
+    """Return the one result that was written below a directory."""
+    (path,) = directory.glob("experiments/*/*/results.parquet")
+    return path
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a command left behind."""
