@@ -186,16 +186,15 @@ class Committer:
 
     def _transact(self, proposals: Sequence[Proposal], commit_id: CommitId) -> Answers | Stale:
         now_ms = self._clock()
-        changes = [(proposal.change, proposal.staged) for proposal in proposals]
-
-        def work(commit_id: CommitId) -> Work[Answers | Stale]:
-            needs_file = self.files.written_before
-            return partial(commit_changes, changes=changes, commit_id=commit_id, now_ms=now_ms, needs_file=needs_file)
-
         try:
-            return self.store.transact(work(commit_id))
+            return self.store.transact(self._work(proposals, commit_id, now_ms))
         except OutcomeUnknownError as unknown:
-            return self._repeat(work(replace(commit_id, may_be_known=True)), unknown)
+            return self._repeat(self._work(proposals, replace(commit_id, may_be_known=True), now_ms), unknown)
+
+    def _work(self, proposals: Sequence[Proposal], commit_id: CommitId, now_ms: int) -> Work[Answers | Stale]:
+        changes = [(proposal.change, proposal.staged) for proposal in proposals]
+        needs_file = self.files.written_before
+        return partial(commit_changes, changes=changes, commit_id=commit_id, now_ms=now_ms, needs_file=needs_file)
 
     def _repeat(self, work: Work[Answers | Stale], unknown: OutcomeUnknownError) -> Answers:
         try:
