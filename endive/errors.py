@@ -4,8 +4,11 @@ Every class says in its docstring what to do, and declares the facts it carries 
 told apart by identity (`eq=False`), as exceptions are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+
+from endive.wording import counted
 
 
 @dataclass(eq=False, init=False, repr=False)
@@ -40,9 +43,34 @@ class ConfigurationError(EndiveError):
         super().__post_init__()
 
     def __str__(self) -> str:
-        count = len(self.faults)
         lines = "\n".join(f"  - {fault}" for fault in self.faults)
-        return f"{self.source}: {count} fault{'s' if count != 1 else ''}\n{lines}"
+        return f"{self.source}: {counted(len(self.faults), 'fault')}\n{lines}"
+
+
+class FaultsOfAll:
+    """Gathers the faults of several parts of an input, so that all are told at once.
+
+    Each part is read inside `with faults.gathered():`; `faults.tell(…)` raises if there was one.
+    """
+
+    def __init__(self) -> None:
+        self._errors: list[ConfigurationError] = []
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Keep a `ConfigurationError` for later."""
+        try:
+            yield
+        except ConfigurationError as error:
+            self._errors.append(error)
+
+    def tell(self, source: str) -> None:
+        """Raise what was gathered: of one part as it is, of several as one error of `source`."""
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            faults = [f"{error.source}: {fault}" for error in self._errors for fault in error.faults]
+            raise ConfigurationError(source, faults)
 
 
 @dataclass(eq=False)
@@ -182,7 +210,7 @@ class StoreNotFoundError(EndiveError):
     url: str
 
     def __str__(self) -> str:
-        return f"{self.url}: there is no store here; open it for writing to create one"
+        return f"{self.url}: there is no store here; `endive kv open {self.url}` makes one, as opening it to write does"
 
 
 @dataclass(eq=False)
@@ -271,9 +299,10 @@ class AlreadyInCatalogError(EndiveError):
 
     kind: str
     name: str
+    hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} already exists: {self.name}"
+        return f"{self.kind} already exists: {self.name}" + (f"; {self.hint}" if self.hint else "")
 
 
 @dataclass(eq=False)
@@ -285,7 +314,8 @@ class NamespaceNotEmptyError(EndiveError):
     namespaces: int
 
     def __str__(self) -> str:
-        return f"Namespace {self.namespace} is not empty: {self.tables} tables, {self.namespaces} namespaces"
+        holds = f"{counted(self.tables, 'table')}, {counted(self.namespaces, 'namespace')}"
+        return f"Namespace {self.namespace} is not empty: {holds}"
 
 
 @dataclass(eq=False)

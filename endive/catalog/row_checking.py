@@ -39,13 +39,10 @@ class RowsReport:
     """Rows of dropped tables and expired snapshots that are still to be cleared: harmless."""
 
 
-SPACES = (keys.NAMESPACES, keys.TABLES, keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.DROPPED)
-
-
 def check_rows(tx: Transaction) -> Steps[RowsReport]:
     """Look at every row by itself."""
     spaces: dict[str, Rows] = {}
-    for space in SPACES:
+    for space in (keys.NAMESPACES, keys.TABLES, keys.DROPPED, *BY_UUID):
         spaces[space] = yield from tx.scan(space.encode())
     answers = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
     records, faults = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
@@ -56,6 +53,7 @@ def check_rows(tx: Transaction) -> Steps[RowsReport]:
     faults += unreadable
     faults += _read(spaces[keys.HISTORY], decoded_history, lambda _, key: key)[1]
     faults += _read(answers, CommitRecord.decoded, lambda _, key: key)[1]
+    faults += _read(spaces[keys.IMPORTED], bytes.decode, lambda _, key: key)[1]
     faults += _read(
         spaces[keys.FILES], decoded_file, lambda one, key: key if key.endswith(one.file.file_path.encode()) else b""
     )[1]
@@ -75,7 +73,7 @@ def check_rows(tx: Transaction) -> Steps[RowsReport]:
     return RowsReport([record.identifier for record in records], faults + _shared_uuids(records), leftovers)
 
 
-BY_UUID = (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS)
+BY_UUID = (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.IMPORTED)
 
 
 def _uuid_of(key: bytes, space: str) -> str:

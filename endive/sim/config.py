@@ -23,7 +23,7 @@ from endive.sim.conflict_detector import PartitionOverlapConflictDetector, Proba
 from endive.sim.cost import COST_MODELS
 from endive.sim.distribution_section import DistributionSection
 from endive.sim.effects import ineffective
-from endive.sim.faults import Fault, faults_of, suggestion, without_consequences
+from endive.sim.faults import Fault, faults_of, without_consequences
 from endive.sim.latency import FixedLatency, LatencyDistribution, SizeBasedLatency
 from endive.sim.profiles import DECISIONS, load_profile_file, load_profile_set, read_text
 from endive.sim.resolve import Origins, complete, contradictions, mean_ms, partition_counts
@@ -34,6 +34,7 @@ from endive.sim.storage import Contention, Profile, ProfiledProvider
 from endive.sim.summary import Window
 from endive.sim.transaction import ConflictDetector
 from endive.sim.workload import ClosedLoop, Workload, WorkloadConfig
+from endive.wording import suggestion
 
 MODEL_VERSION = 1
 """Raised when the same configuration and seed give other results than before."""
