@@ -42,6 +42,17 @@ class ConfigurationError(EndiveError):
         self.faults = tuple(self.faults)
         super().__post_init__()
 
+    def after(self, before: "ConfigurationError | None", option: str) -> "ConfigurationError":
+        """Return this error with its faults blamed on an option, but those that were there `before` it was heeded."""
+        known = set(before.faults) if before is not None else set()
+        own = [fault for fault in self.faults if fault not in known]
+        others = [fault for fault in self.faults if fault in known]
+        if before is None or not others:
+            return ConfigurationError(option, own)
+        if not own:
+            return ConfigurationError(before.source, others)
+        return ConfigurationError(f"{before.source} and {option}", [*others, *(f"{option}: {fault}" for fault in own)])
+
     def __str__(self) -> str:
         lines = "\n".join(f"  - {fault}" for fault in self.faults)
         return f"{self.source}: {counted(len(self.faults), 'fault')}\n{lines}"
@@ -66,11 +77,12 @@ class FaultsOfAll:
 
     def tell(self, source: str) -> None:
         """Raise what was gathered: of one part as it is, of several as one error of `source`."""
-        if len(self._errors) == 1:
+        if len({(error.source, error.faults) for error in self._errors}) == 1:
             raise self._errors[0]
-        if self._errors:
-            faults = [f"{error.source}: {fault}" for error in self._errors for fault in error.faults]
-            raise ConfigurationError(source, faults)
+        named = [("" if error.source == source else f"{error.source}: ", error.faults) for error in self._errors]
+        if named:
+            told = [f"{name}{fault}" for name, faults in named for fault in faults]
+            raise ConfigurationError(source, list(dict.fromkeys(told)))
 
 
 @dataclass(eq=False)

@@ -12,6 +12,7 @@ from endive.catalog.records import CommitRecord, NamespaceRecord, SnapshotRecord
 from endive.catalog.works import Transaction
 from endive.errors import CorruptObjectError
 from endive.protocol.requests import Steps
+from endive.wording import counted
 
 T = TypeVar("T")
 Rows = tuple[tuple[bytes, bytes], ...]
@@ -113,25 +114,28 @@ def _is_leftover(key: bytes, dropped: set[str], unswept: set[str]) -> bool:
 
 def _strays(spaces: Mapping[str, Rows], known: set[str]) -> list[CatalogFault]:
     """Rows of tables that are not there, by keyspace and table."""
-    counted: dict[str, int] = {}
+    found: dict[str, int] = {}
     for space in BY_UUID:
         for key, _ in spaces[space]:
             uuid = _uuid_of(key, space)
             if uuid not in known:
-                counted[f"{space}{uuid}/"] = counted.get(f"{space}{uuid}/", 0) + 1
-    return [CatalogFault(place, f"{rows} rows of a table that is not there") for place, rows in counted.items()]
+                found[f"{space}{uuid}/"] = found.get(f"{space}{uuid}/", 0) + 1
+    return [
+        CatalogFault(place, f"{counted(rows, 'row')} of a table that is not there") for place, rows in found.items()
+    ]
 
 
 def _strays_of_snapshots(rows: Rows, snapshots: Iterable[SnapshotRecord]) -> list[CatalogFault]:
     """Rows of files whose snapshots are not there, by snapshot."""
     known = {f"{one.table_uuid}/{one.snapshot.snapshot_id}" for one in snapshots}
-    counted: dict[str, int] = {}
+    found: dict[str, int] = {}
     for key, _ in rows:
         uuid, snapshot_id = _text(key).removeprefix(keys.FILES).split("/")[:2]
         if f"{uuid}/{snapshot_id}" not in known:
             place = f"{keys.FILES}{uuid}/{snapshot_id}/"
-            counted[place] = counted.get(place, 0) + 1
-    return [CatalogFault(place, f"{count} rows of a snapshot that is not there") for place, count in counted.items()]
+            found[place] = found.get(place, 0) + 1
+    words = "of a snapshot that is not there"
+    return [CatalogFault(place, f"{counted(count, 'row')} {words}") for place, count in found.items()]
 
 
 def _shared_uuids(records: Iterable[TableRecord]) -> list[CatalogFault]:

@@ -130,12 +130,12 @@ def test_orphans_are_only_listed_until_told_to_delete_them(filled: Lake) -> None
 
     assert filled.json("orphans", "db.events") == {"table": "db.events", "deleted": False, "files": []}
     assert filled("orphans", "db.events", "--older-than", "0s").out == (
-        "data/stray.parquet\n1 files would be deleted; --delete does it\n"
+        "data/stray.parquet\n1 file would be deleted; --delete does it\n"
     )
     assert stray.exists()
 
     assert (
-        filled("orphans", "db.events", "--older-than", "0s", "--delete").out == "data/stray.parquet\n1 files deleted\n"
+        filled("orphans", "db.events", "--older-than", "0s", "--delete").out == "data/stray.parquet\n1 file deleted\n"
     )
     assert not stray.exists()
     assert rows_of(filled) == list(range(8))

@@ -225,10 +225,13 @@ def _import_faults(error: Exception) -> list[str]:
     """Return why a file cannot be imported; a fault for each thing that is wrong inside it."""
     if isinstance(error, FileNotFoundError):
         return ["not there"]
-    if not isinstance(error, PydanticValidationError):
+    inside = error if isinstance(error, PydanticValidationError) else error.__cause__
+    if not isinstance(inside, PydanticValidationError):
         return [f"not a metadata file: {error}"]
-    places = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
-    return [f"not a metadata file: {f'{place}: ' if place else ''}{problem}" for place, problem in places]
+    faults = [(".".join(map(str, one["loc"])), one["msg"]) for one in inside.errors(include_url=False)]
+    # A place begins with the version of the format by which the file was read.
+    parts = [("not a metadata file", place.lstrip("0123456789."), problem) for place, problem in faults]
+    return [": ".join(filter(None, part)) for part in parts]
 
 
 def export(

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from endive.catalog import KVCatalog, LoadedTable
@@ -206,11 +206,15 @@ def _print_refs(
     if as_json:
         print_json(documents)
     elif ref is not None:
-        where = "is gone" if drop else f"is at snapshot {found[ref].snapshot_id}, kept {kept(found[ref])}"
-        say(f"{kind.value} {ref} of {name} {where}")
+        say(f"{kind.value} {ref} of {name} {'is gone' if drop else _at(found[ref])}")
     else:
         rows = [(key, str(one.snapshot_id), kept(one)) for key, one in found.items()]
         print_rows((kind.value, "snapshot", "kept"), rows)
+
+
+def _at(ref: SnapshotRef) -> str:
+    place = f"is at snapshot {ref.snapshot_id}"
+    return place if ref.max_ref_age_ms is None else f"{place}, kept {kept(ref)}"
 
 
 def expire(

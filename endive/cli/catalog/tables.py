@@ -188,16 +188,16 @@ def _facts(table: LoadedTable) -> list[tuple[str, object]]:
     ]
     if current is None:
         return [*facts, ("current snapshot", "none: the table is empty")]
-    figures = ", ".join(
-        f"{text} {word}"
-        for text, word in (
-            (cell(count(current, "total-records")), "rows"),
-            (cell(count(current, "total-data-files")), "files"),
-            (cell(size(count(current, "total-files-size"))), "in all"),
+    figures = [
+        counted(number, noun) if number is not None else f"- {noun}s"
+        for noun, number in (
+            ("row", count(current, "total-records")),
+            ("file", count(current, "total-data-files")),
         )
-    )
+    ]
+    figures.append(f"{cell(size(count(current, 'total-files-size')))} in all")
     moment = f"{operation(current)}, {shown(current.timestamp_ms)}"
-    return [*facts, ("current snapshot", f"{current.snapshot_id} ({moment})"), ("holds", figures)]
+    return [*facts, ("current snapshot", f"{current.snapshot_id} ({moment})"), ("holds", ", ".join(figures))]
 
 
 def table_document(table: LoadedTable) -> dict[str, Any]:
