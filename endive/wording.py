@@ -10,9 +10,10 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def utc(unix_ms: int) -> str:
-    """Return a moment for people, in UTC to the second."""
-    return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+def utc(unix_ms: int, precise: bool = False) -> str:
+    """Return a moment for people, in UTC to the second; `precise`: to the millisecond if it is within a second."""
+    moment = datetime.fromtimestamp(unix_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{moment}.{unix_ms % 1000:03d}" if precise and unix_ms % 1000 else moment
 
 
 def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -41,7 +41,7 @@ def snapshot_at(metadata: TableMetadata, unix_ms: int) -> Snapshot:
     """Return the snapshot that was current at a moment, by the table's history."""
     entries = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= unix_ms]
     if not entries:
-        raise NotInCatalogError("Snapshot", f"at {utc(unix_ms)} UTC", _beginning(metadata))
+        raise NotInCatalogError("Snapshot", f"at {utc(unix_ms, precise=True)} UTC", _beginning(metadata))
     return snapshot_by_id(metadata, entries[-1].snapshot_id)
 
 
@@ -49,8 +49,8 @@ def _beginning(metadata: TableMetadata) -> str:
     """Say when a table's history begins."""
     if not metadata.snapshot_log:
         return "the table has no history: nothing was written to it"
-    begins = f"the table's history begins at {utc(metadata.snapshot_log[0].timestamp_ms)} UTC"
-    return f"{begins}; what was before may have been expired"
+    begins = utc(metadata.snapshot_log[0].timestamp_ms, precise=True)
+    return f"the table's history begins later, at {begins} UTC; what was before may have been expired"
 
 
 def is_ancestor(metadata: TableMetadata, snapshot_id: int) -> bool:

@@ -45,7 +45,7 @@ def test_files_of_an_earlier_snapshot_by_id_time_and_tag(filled: Lake) -> None:
         (("--snapshot", "1", "--ref", "main"), "one of them"),
         (("--snapshot", "1"), "Snapshot does not exist: 1"),
         (("--ref", "mian"), "Branch or tag does not exist: mian; did you mean 'main'?"),
-        (("--at", "2020-01-01"), "at 2020-01-01 00:00:00 UTC; the table's history begins at 20"),
+        (("--at", "2020-01-01"), "at 2020-01-01 00:00:00 UTC; the table's history begins later, at 20"),
         (("--at", "soon"), "'soon' is not a moment"),
     ],
 )
