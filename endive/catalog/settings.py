@@ -133,11 +133,16 @@ def _problem(key: str, value: str, owner: Owner) -> str:
     if key in known:
         return BY_NAME[key].problem(value)
     if key in BY_NAME:
-        places = " or ".join(OWNERS[one] for one in BY_NAME[key].owners)
-        return f"this property is {places}, not {OWNERS[owner]}"
-    meant = nearest(key, known)
-    hint = f"did you mean {meant!r}?" if meant is not None else f"known here: {', '.join(known)}"
-    return f"no such property; {hint}"
+        return f"this property is {_places(key)}, not {OWNERS[owner]}"
+    meant = nearest(key, known) or nearest(key, BY_NAME)
+    if meant is None:
+        return f"no such property; known here: {', '.join(known)}"
+    elsewhere = "" if meant in known else f" But that is {_places(meant)}"
+    return f"no such property; did you mean {meant!r}?{elsewhere}"
+
+
+def _places(name: str) -> str:
+    return " or ".join(OWNERS[one] for one in BY_NAME[name].owners)
 
 
 def require_known(properties: Mapping[str, str], owner: Owner, source: str) -> None:

@@ -34,6 +34,7 @@ WRONG_IN_A_TABLE = {
     "endive.commit.attempt": ("5", "no such property; did you mean 'endive.commit.attempts'?"),
     "endive.metadata-json": ("backgroun", "'backgroun' is neither 'before-acknowledgement' nor 'background'"),
     "endive.create": ("false", "this property is given when a catalog is opened, not a table's"),
+    "endive.creat": ("false", "did you mean 'endive.create'? But that is given when a catalog is opened"),
     "endive.commit-id": ("batch 7", "this property is of a snapshot's summary, not a table's"),
 }
 

@@ -17,6 +17,7 @@ from endive.cli.catalog.rendering import partition_text, print_json, say
 from endive.cli.catalog.tables import table_document
 from endive.errors import CommitConflictError, ConfigurationError, FaultsOfAll
 
+COMMAND = "endive catalog set"
 FORMAT = TableProperties.FORMAT_VERSION
 Change = Callable[[UpdateSchema], object]
 
@@ -58,9 +59,9 @@ def set_values(
     faults = FaultsOfAll()
     updates = _updates(faults, settings)
     changes = _changes(faults, added or (), dropped or (), renamed, types)
-    faults.tell("endive catalog set")
+    faults.tell(COMMAND)
     if not (updates or removals or changes):
-        raise ConfigurationError("endive catalog set", ["nothing to change: name a KEY=VALUE, or see --help"])
+        raise ConfigurationError(COMMAND, ["nothing to change: name a KEY=VALUE, or see --help"])
     with opened(url, endpoint, properties) as catalog:
         known = catalog.load_table(name).metadata.properties
         _require_known(removals or (), known, name)
@@ -86,8 +87,8 @@ def _updates(faults: FaultsOfAll, settings: Sequence[str] | None) -> dict[str, s
     """Return the properties to set."""
     updates: dict[str, str] = {}
     with faults.gathered():
-        updates = pairs(settings, "KEY=VALUE")
-        require_known(updates, "table", "KEY=VALUE")
+        updates = pairs(settings, COMMAND)
+        require_known(updates, "table", COMMAND)
     return updates
 
 
