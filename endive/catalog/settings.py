@@ -15,6 +15,7 @@ from endive.catalog.changes import TableChange
 from endive.catalog.committer import ATTEMPTS, ATTEMPTS_DEFAULT
 from endive.catalog.metadata_files import BACKGROUND, BEFORE, MODE
 from endive.catalog.names import text_of
+from endive.catalog.opening import EXCLUSIVE, SHARED, WRITER
 from endive.catalog.rebase import MAY_MOVE
 from endive.errors import ConfigurationError
 from endive.wording import nearest
@@ -28,7 +29,6 @@ OWNERS: Mapping[Owner, str] = {
 }
 
 CREATE = "endive.create"
-WRITER = "endive.writer"
 COMMIT_ID = "endive.commit-id"
 """In a snapshot's summary: the caller's id for this commit. A repeat of it is answered as the first time."""
 WRITE_ID = "endive.write-id"
@@ -81,9 +81,10 @@ SETTINGS = (
     Setting(
         WRITER,
         ("catalog",),
-        "shared",
-        "whether other processes may write to the catalog at the same time",
-        ("shared", "exclusive"),
+        SHARED,
+        "`shared`: any number of processes write. `exclusive`: this one does, and a commit is one request instead of "
+        "two; [see below](#one-process-that-writes)",
+        (SHARED, EXCLUSIVE),
     ),
     Setting(
         MODE,

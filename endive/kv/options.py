@@ -37,6 +37,9 @@ class StoreOptions:
 class SharedOptions:
     """How a member of a shared store behaves."""
 
+    exclusive: bool = False
+    """Keep other processes from writing: a commit is one request then, not two. One that writes all the same takes the
+    store, and this one takes it back with its next commit, each time by half a dozen requests."""
     group_works_max: int = 1024
     """Works that share one WAL object. The others wait for the next."""
     linger_max_ms: float = 50.0
