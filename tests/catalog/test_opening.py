@@ -91,7 +91,7 @@ def test_a_commit_of_an_exclusive_writer_looks_at_nothing(warehouse: str) -> Non
 
 
 def test_a_writer_of_a_kind_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"endive\.writer is 'sole': choose shared or exclusive"):
+    with pytest.raises(ConfigurationError, match=r"endive\.writer: 'sole' is neither 'shared' nor 'exclusive'"):
         KVCatalog.create("memory://sole", properties={"endive.writer": "sole"})
 
 
