@@ -93,14 +93,6 @@ def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
     return open_objects(plain, endpoint=properties.get("s3.endpoint"), settings=settings)
 
 
-def _writer_of(url: str, properties: Mapping[str, str]) -> str | None:
-    """Return who may write, if the properties say so."""
-    writer = properties.get(WRITER)
-    if writer not in (None, SHARED, EXCLUSIVE):
-        raise ConfigurationError(url, [f"{WRITER} is {writer!r}: choose {SHARED} or {EXCLUSIVE}"])
-    return writer
-
-
 def _open(url: str, properties: Mapping[str, str], create: bool, writer: str) -> TransactionalStore:
     options = SharedOptions(exclusive=writer == EXCLUSIVE)
     place = url if urlsplit(url).scheme == "memory" else f"{url}/{FOLDER}"
@@ -112,7 +104,7 @@ def _open(url: str, properties: Mapping[str, str], create: bool, writer: str) ->
 
 def open_store(url: str, properties: Mapping[str, str], create: bool) -> TransactionalStore:
     """Return the store at `url`, the one this process has or a new one. Give it back with `release_store`."""
-    writer = _writer_of(url, properties)
+    writer = properties.get(WRITER)
     with _lock_of(url):
         shared = _stores.get(url)
         if shared is None or shared.pid != os.getpid():  # after a fork, threads and connections are the parent's

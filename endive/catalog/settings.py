@@ -5,7 +5,7 @@ so one that is not in the table below is a mistake, and is refused where it is g
 is created, or a property is set. What a table already has is left alone; it may be removed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -156,9 +156,6 @@ def require_known(properties: Mapping[str, str], owner: Owner, source: str) -> N
 def require_known_in(changes: Sequence[TableChange]) -> None:
     """Raise if a commit sets a property that does not exist, or to what it cannot be."""
     for change in changes:
-        for properties in _set_by(change):
-            require_known(properties, "table", text_of(change.identifier))
-
-
-def _set_by(change: TableChange) -> Iterator[Mapping[str, str]]:
-    return (update.updates for update in change.updates if isinstance(update, SetPropertiesUpdate))
+        for update in change.updates:
+            if isinstance(update, SetPropertiesUpdate):
+                require_known(update.updates, "table", text_of(change.identifier))
