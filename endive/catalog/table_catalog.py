@@ -159,7 +159,7 @@ class TableCatalog(NamespaceCatalog):
         """Return a table as it is now."""
         name = table_of(identifier)
         view = self.store.read(lambda tx: tables.load_table(tx, name))
-        if view.record.is_dirty:
+        if view.record.is_dirty and not self.store.is_taken:  # who has taken it writes the file, too
             self._publisher.remind(name)
         return _loaded(view)
 

@@ -225,6 +225,11 @@ class SharedStore(Closing):
     # The rest.
 
     @property
+    def is_taken(self) -> bool:
+        """Whether another process keeps the store to itself, as far as this one knows; a commit would take it away."""
+        return not self._state.is_joined
+
+    @property
     def manifest(self) -> Numbered[StoreManifest]:
         """The newest manifest that this process knows."""
         return self._state.manifest

@@ -43,6 +43,8 @@ def run(work: Callable[[Transaction], Generator[Request[Any], Any, T]], tx: Tran
 
 
 class DictStore:
+    is_taken = False
+
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
         self.lock = Lock()

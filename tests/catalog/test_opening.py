@@ -14,6 +14,8 @@ from endive.catalog.keys import CATALOG
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import CatalogRecord, SnapshotRecord
 from endive.errors import ConfigurationError
+from endive.kv import SharedOptions, SharedStore
+from endive.objects import MemoryStore
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NUMBERS
 
@@ -88,6 +90,26 @@ def test_a_commit_of_an_exclusive_writer_looks_at_nothing(warehouse: str) -> Non
 
         assert lists(catalog) == before
         assert catalog.load_table("db.t").metadata.properties["a"] == "1"
+
+
+def test_who_loads_a_table_whose_file_is_behind_leaves_an_exclusive_writer_alone(warehouse: str) -> None:
+    objects, later = MemoryStore(), {"endive.metadata-json": "background"}
+    with (
+        SharedStore(objects, SharedOptions(exclusive=True)) as own,
+        SharedStore(objects) as other,
+        KVCatalog(own, warehouse, later, create=True) as owner,
+        KVCatalog(other, warehouse, later, create=True) as reader,
+    ):
+        owner.create_namespace("db")
+        owner.create_table("db.t", NUMBERS)
+        owner._publisher.close()
+        owner.commit("db.t", (), (SetPropertiesUpdate(updates={"a": "0"}),))
+        epoch = own.stats()["epoch"]
+
+        assert reader.load_table("db.t").metadata.properties["a"] == "0"
+        reader._publisher.close()  # it would write what is behind
+        own.refresh()
+        assert own.stats()["epoch"] == epoch
 
 
 def test_a_writer_of_a_kind_that_does_not_exist_is_refused() -> None:
