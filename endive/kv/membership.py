@@ -39,8 +39,8 @@ then, and rule 3 becomes shorter: a create that wins slot N has filled it, and n
 epoch's fences, so nobody else filled it before a newer epoch was claimed. Whoever claims one fences the first open slot
 from there on: that is N, or N was filled by us before. The fence is never deleted (decision 21), and in its place the
 create would not have won. A process that wants to write meanwhile claims an epoch; the one before meets its fence, has
-written nothing, and claims the next one to go on. One write at a time is essential: a slot that was computed from one
-under way would stay in the log if a fence took the other's place.
+written nothing, and goes on as a member of the new epoch if that is shared. One write at a time is essential: a slot
+that was computed from one under way would stay in the log if a fence took the other's place.
 
 **What is left out.** Fairness: a member that has just won knows the end of the log without reading, and is likely to
 win again. `endive.kv.turns` lets it wait for others now and then.
@@ -77,6 +77,8 @@ ROLE = "member"
 ROUNDS_MAX = 100
 LOOKS_MAX = 20
 """How often to look whether an epoch has become one to join, before giving up."""
+OWNER_LOOKS_MAX = 4
+"""...and before one that had an epoch of its own claims the next."""
 LOOK_PAUSE_MS = 250.0
 CLAIMS_MAX = 10
 READ_AHEAD = 2
@@ -220,18 +222,22 @@ def newest_state() -> Steps[MemberState | None]:
 
 
 def rejoin(state: MemberState, looks_max: int = LOOKS_MAX) -> Steps[MemberState]:
-    """Return a state to write from, for a member that was fenced. It does not fence others, unless it was on its own.
+    """Return a state to write from, for a member that was fenced.
 
-    `ExclusiveWriterError`: the store has been somebody's own for a while.
+    It joins an epoch that is shared, also if it had one of its own: who claimed it wants to write, too, and would never
+    get a turn if it were claimed back at once. Where none is shared for a while, who had an epoch of its own claims
+    another one. `ExclusiveWriterError`: the store has been somebody's own for a while; others are not fenced.
     """
-    if state.own_epoch:
-        return (yield from join_alone(create_store=False, claims_max=looks_max))
-    for look in range(looks_max):
+    was_alone = state.own_epoch != 0
+    state = replace(state, own_epoch=0)
+    for look in range(min(looks_max, OWNER_LOOKS_MAX) if was_alone else looks_max):
         if look:
             yield from ask(Sleep(LOOK_PAUSE_MS))
         state = yield from catch_up(state)
         if state.is_joined:
             return state
+    if was_alone:
+        return (yield from join_alone(create_store=False, claims_max=looks_max))
     raise ExclusiveWriterError(ROLE, state.manifest.value.shared_epoch, state.manifest.value.writer_epoch)
 
 

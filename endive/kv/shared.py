@@ -65,6 +65,8 @@ class SharedStore(Closing):
         self._turns = Turns()
         self._turn_s = 0.0
         """When this process may commit again."""
+        self._met_s = 0.0
+        """When others had last written, as far as commits have shown."""
         self._looks_begun = 0
         self._looks_done = 0
         self._is_looking = False
@@ -135,7 +137,7 @@ class SharedStore(Closing):
         """Commit a group, in the committer's thread."""
         try:
             state = self._state
-            if self._must_join:
+            if self._must_join or self._may_retake(state):
                 state = self._joined(create=False)
                 self._must_join = False
             elif monotonic() - self._learned_s > self.options.idle_max_ms / 1000:
@@ -149,13 +151,23 @@ class SharedStore(Closing):
         with self._changed:
             self._learn(committed.state)
         self._losses += committed.losses
-        if committed.slot and not self.options.exclusive:
+        if committed.slot:
             others = committed.slot - 1 - self._own_slot_last
             self._own_slot_last = committed.slot
-            self._turn_s = monotonic() + self._turns.after_commit(monotonic() - started_s, others)
+            self._met_s = monotonic() if others else self._met_s
+            if not committed.state.own_epoch:
+                self._turn_s = monotonic() + self._turns.after_commit(monotonic() - started_s, others)
         if self.wants_compaction() and self.options.compact_here:
             self._housekeeper.hurry()
         return committed.outcomes
+
+    def _may_retake(self, state: MemberState) -> bool:
+        """Whether this process wants the store for itself, has to share it, and is alone again."""
+        return (
+            self.options.exclusive
+            and not state.own_epoch
+            and monotonic() - self._met_s >= self.options.retake_ms / 1000
+        )
 
     def _await_turn(self) -> None:
         """Let others go first, if it is their turn."""
@@ -197,7 +209,7 @@ class SharedStore(Closing):
         if (state.wal_end, state.manifest.number) >= (known.wal_end, known.manifest.number):
             if known.manifest.number > state.manifest.number:  # a commit began before a compaction ended
                 state = state.with_manifest(known.manifest)
-            if known.own_epoch > state.own_epoch:  # a look began before an epoch was claimed
+            if known.own_epoch == state.manifest.value.writer_epoch:  # a look may have begun before that was claimed
                 state = replace(state, own_epoch=known.own_epoch)
             self._state = state
             self._learned_s = monotonic()

@@ -10,7 +10,9 @@ from endive.kv import SharedStore, Store
 from endive.objects import MemoryStore
 from tests.store.test_shared import QUIET, Gone, add_one, get, in_threads, put
 
-OWN = replace(QUIET, exclusive=True)
+OWN = replace(QUIET, exclusive=True, retake_ms=3_600_000)
+AT_ONCE = replace(OWN, retake_ms=0)
+"""Takes the store back with the next commit but one."""
 
 
 def requests(store: SharedStore) -> dict[str, int]:
@@ -48,24 +50,51 @@ def test_who_only_reads_leaves_the_store_to_its_owner() -> None:
         assert owner.stats()["epoch"] == epoch
 
 
-def test_a_member_that_writes_takes_the_store_and_the_owner_takes_it_back() -> None:
+def test_a_member_that_writes_has_the_store_shared_until_it_is_quiet_again() -> None:
     objects = MemoryStore()
     with SharedStore(objects, OWN) as owner, SharedStore(objects, QUIET) as member:
         assert owner.transact(add_one(b"n")) == 1
         assert member.transact(add_one(b"n")) == 2
         assert owner.transact(add_one(b"n")) == 3
-        assert owner.transact(add_one(b"n")) == 4
-        assert member.read(get(b"n")) == b"4"
+        assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1, "requests_List": 1}
+        assert member.transact(add_one(b"n")) == 5
+        shared = member.stats()["epoch"]
+        owner.options = AT_ONCE  # nobody has written since
+        owner.transact(add_one(b"n"))
+        assert owner.stats()["epoch"] == shared + 1
+        assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1}
+        assert member.read(get(b"n")) == b"7"
+
+
+def test_a_member_gets_its_turn_however_busy_the_owner_is() -> None:
+    objects = MemoryStore()
+    with SharedStore(objects, OWN) as owner, SharedStore(objects, QUIET) as member:
+        is_over = threading.Event()
+
+        def keep_busy() -> None:
+            while not is_over.is_set():
+                owner.transact(add_one(b"owner"))
+
+        busy = threading.Thread(target=keep_busy)
+        busy.start()
+        try:
+            for number in range(20):
+                assert member.transact(add_one(b"member")) == number + 1
+        finally:
+            is_over.set()
+            busy.join()
+        assert owner.read(get(b"member")) == b"20"
 
 
 def test_an_owner_that_was_left_behind_by_a_compaction_becomes_the_owner_again() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, OWN) as owner, SharedStore(objects, QUIET) as member:
+    with SharedStore(objects, AT_ONCE) as owner, SharedStore(objects, QUIET) as member:
         owner.transact(add_one(b"n"))
         for _ in range(3):
             member.transact(add_one(b"n"))
         member.compact()
         assert owner.read(get(b"n")) == b"4"
+        owner.transact(add_one(b"n"))
         owner.transact(add_one(b"n"))
 
         assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1}
@@ -74,6 +103,7 @@ def test_an_owner_that_was_left_behind_by_a_compaction_becomes_the_owner_again()
 def test_an_owner_and_an_exclusive_writer_take_the_store_from_each_other() -> None:
     objects = MemoryStore()
     with SharedStore(objects, OWN) as owner:
+        owner.driver._sleep = lambda _: None
         owner.transact(put(b"n", b"1"))
         with Store(objects) as alone:
             assert alone.get(b"n") == b"1"
@@ -84,6 +114,8 @@ def test_an_owner_and_an_exclusive_writer_take_the_store_from_each_other() -> No
 def test_owners_in_threads_lose_no_increment() -> None:
     objects = MemoryStore()
     stores = [SharedStore(objects, OWN) for _ in range(2)]
+    for store in stores:
+        store.driver._sleep = lambda _: None
 
     def count(number: int) -> None:
         for _ in range(10):
@@ -157,10 +189,11 @@ def test_a_commit_that_began_before_a_compaction_does_not_undo_the_news_of_it() 
 
 def test_a_look_that_began_before_an_epoch_was_claimed_does_not_cost_a_claim() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, OWN) as owner, SharedStore(objects, QUIET) as member:
+    with SharedStore(objects, AT_ONCE) as owner, SharedStore(objects, QUIET) as member:
         owner.transact(add_one(b"n"))
         stale = owner._state
         member.transact(add_one(b"n"))
+        owner.transact(add_one(b"n"))
         owner.transact(add_one(b"n"))
         epoch = owner.stats()["epoch"]
         with owner._changed:
