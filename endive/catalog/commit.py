@@ -48,19 +48,10 @@ class Stale:
     identifier: Identifier
 
 
-@dataclass(frozen=True, slots=True)
-class CommitId:
-    """What a commit goes by."""
-
-    text: str
-    may_be_known: bool = True
-    """Whether somebody may have committed under it; not if it was drawn just now, and used once."""
-
-
 def commit_changes(
     tx: Transaction,
     changes: Sequence[tuple[TableChange, Staged | None]],
-    commit_id: CommitId,
+    commit_id: str,
     now_ms: int,
     needs_file: Callable[[Mapping[str, str]], bool],
 ) -> Steps[tuple[CommitRecord, ...] | Stale]:
@@ -69,16 +60,10 @@ def commit_changes(
     `needs_file`: whether the metadata file of a table with these properties comes first; `Stale` if it did not. Nothing
     is put before all changes are known to fit: what a work has put counts also if it returns `Stale`.
     """
-    names = [change.identifier for change, _ in changes]
     records: list[TableRecord | None] = []
-    if commit_id.may_be_known:
-        known = yield from known_answers(tx, names, commit_id.text, records)
-        if known is not None:
-            return known
-    else:
-        for name in names:
-            record = yield from find_table(tx, name)
-            records.append(record)
+    known = yield from known_answers(tx, [change.identifier for change, _ in changes], commit_id, records)
+    if known is not None:
+        return known
     fitting: list[Staged] = []
     for (change, worked_out), record in zip(changes, records, strict=True):
         if worked_out is None:
@@ -99,7 +84,7 @@ def commit_changes(
         if staged.base_uuid is None:
             yield from require_namespace(tx, staged.record.identifier[:-1])
             yield from require_cleared(tx, staged.record.uuid)
-        answer = yield from _install(tx, staged, commit_id.text, together)
+        answer = yield from _install(tx, staged, commit_id, together)
         answers.append(answer)
     return tuple(answers)
 

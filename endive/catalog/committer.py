@@ -37,7 +37,7 @@ from endive.catalog.changes import (
     view_for,
     whole_metadata,
 )
-from endive.catalog.commit import CommitId, Stale, commit_changes, known_answers
+from endive.catalog.commit import Stale, commit_changes, known_answers
 from endive.catalog.keys import snapshot_key
 from endive.catalog.manifests import changed_files, read_list
 from endive.catalog.metadata_files import MetadataFiles
@@ -115,15 +115,14 @@ class Committer:
             if known is not None:
                 return known
         try:
-            drawn = CommitId(self._new_id(), may_be_known=False) if commit_id is None else CommitId(commit_id)
-            return self._commit(changes, drawn)
+            return self._commit(changes, commit_id if commit_id is not None else self._new_id())
         except (CommitConflictError, ValueError):  # with an earlier try of its own, perhaps, that has just arrived
             known = self._answered(changes, commit_id) if commit_id is not None else None
             if known is None:
                 raise
             return known
 
-    def _commit(self, changes: Sequence[TableChange], commit_id: CommitId) -> list[Committed]:
+    def _commit(self, changes: Sequence[TableChange], commit_id: str) -> list[Committed]:
         names = {change.identifier for change in changes}
         if names <= self._followed and not any(_brings_files(change) for change in changes):
             answer = self._commit_inside(changes, commit_id)  # nothing to prepare, and nothing to look for
@@ -140,7 +139,7 @@ class Committer:
         with self._queued({change.identifier for change in indexed}):
             return self._commit_in_turn(indexed, commit_id)
 
-    def _commit_inside(self, changes: Sequence[TableChange], commit_id: CommitId) -> list[Committed] | None:
+    def _commit_inside(self, changes: Sequence[TableChange], commit_id: str) -> list[Committed] | None:
         """Commit without working anything out before; None if an append has to be put on top of another first."""
         try:
             answer = self._transact([Proposal(change, None) for change in changes], commit_id)
@@ -150,7 +149,7 @@ class Committer:
             return None
         return None if isinstance(answer, Stale) else [Committed(one, None) for one in answer]
 
-    def _commit_in_turn(self, changes: Sequence[TableChange], commit_id: CommitId) -> list[Committed]:
+    def _commit_in_turn(self, changes: Sequence[TableChange], commit_id: str) -> list[Committed]:
         attempts_max = 1
         loser = changes[0].identifier
         attempt = 0
@@ -169,7 +168,7 @@ class Committer:
         problem = f"lost {attempts_max} races in a row"
         raise CommitRetriesExhaustedError(text_of(loser), problem, attempts_max, ATTEMPTS)
 
-    def _commit_once(self, proposals: Sequence[Proposal], commit_id: CommitId) -> Answers | Stale:
+    def _commit_once(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
         try:
             answer = self._transact(proposals, commit_id)
         except CommitConflictError:
@@ -184,17 +183,18 @@ class Committer:
             self._discard(proposals)
         return answer
 
-    def _transact(self, proposals: Sequence[Proposal], commit_id: CommitId) -> Answers | Stale:
-        now_ms = self._clock()
+    def _transact(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
+        work: Work[Answers | Stale] = partial(
+            commit_changes,
+            changes=[(proposal.change, proposal.staged) for proposal in proposals],
+            commit_id=commit_id,
+            now_ms=self._clock(),
+            needs_file=self.files.written_before,
+        )
         try:
-            return self.store.transact(self._work(proposals, commit_id, now_ms))
+            return self.store.transact(work)
         except OutcomeUnknownError as unknown:
-            return self._repeat(self._work(proposals, replace(commit_id, may_be_known=True), now_ms), unknown)
-
-    def _work(self, proposals: Sequence[Proposal], commit_id: CommitId, now_ms: int) -> Work[Answers | Stale]:
-        changes = [(proposal.change, proposal.staged) for proposal in proposals]
-        needs_file = self.files.written_before
-        return partial(commit_changes, changes=changes, commit_id=commit_id, now_ms=now_ms, needs_file=needs_file)
+            return self._repeat(work, unknown)
 
     def _repeat(self, work: Work[Answers | Stale], unknown: OutcomeUnknownError) -> Answers:
         try:

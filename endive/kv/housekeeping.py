@@ -15,6 +15,8 @@ from endive.objects.two_phase import TwoPhaseStore
 
 log = logging.getLogger(__name__)
 
+SLOTS_WORTH_A_PASS = 64
+"""A pass over fewer slots was the last one: what came meanwhile is for the next time."""
 REST_POLLS = 5
 """How long a compactor that was fenced leaves the work to the other one, in intervals of looking for work."""
 
@@ -67,10 +69,15 @@ class Household(Protocol):
 
 
 def compactions(driver: BlockingDriver, epoch: int, everything: bool = False) -> Iterator[Compaction]:
-    """Bring the WAL into the levels and merge levels until there is nothing more to do; yield what each pass did."""
+    """Bring the WAL into the levels and merge levels until there is nothing more to do; yield what each pass did.
+
+    Slots that were filled during the last pass are left: under load there are always a few, and levels would wait.
+    """
     while (done := driver.run(compact_wal(epoch))) is not None:
         tell(log, "compacted", epoch=epoch, slots=done.slots, rows=done.rows, manifest_id=done.manifest.number)
         yield done
+        if done.slots < SLOTS_WORTH_A_PASS:
+            break
     while (done := driver.run(compact_levels(epoch, everything))) is not None:
         tell(log, "merged", epoch=epoch, runs=done.runs, rows=done.rows, manifest_id=done.manifest.number)
         yield done

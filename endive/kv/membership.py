@@ -38,9 +38,12 @@ exclusive writer has it, a member waits a while for the epoch to be shared again
 then, and rule 3 becomes shorter: a create that wins slot N has filled it, and no look follows. N lies behind this
 epoch's fences, so nobody else filled it before a newer epoch was claimed. Whoever claims one fences the first open slot
 from there on: that is N, or N was filled by us before. The fence is never deleted (decision 21), and in its place the
-create would not have won. A process that wants to write meanwhile claims an epoch; the one before meets its fence, has
-written nothing, and goes on as a member of the new epoch if that is shared. One write at a time is essential: a slot
-that was computed from one under way would stay in the log if a fence took the other's place.
+create would not have won. If N was filled by us and the answer was lost, N may be collected like any other slot: after
+an unknown outcome the epoch is given up, and another one claimed before the next create; its fence is in N or behind.
+
+A process that wants to write meanwhile claims an epoch; the one before meets its fence, has written nothing, and goes
+on as a member of the new epoch if that is shared. One write at a time is essential: a slot that was computed from one
+under way would stay in the log if a fence took the other's place.
 
 **What is left out.** Fairness: a member that has just won knows the end of the log without reading, and is likely to
 win again. `endive.kv.turns` lets it wait for others now and then.
@@ -80,6 +83,8 @@ LOOKS_MAX = 20
 OWNER_LOOKS_MAX = 4
 """...and before one that had an epoch of its own claims the next."""
 LOOK_PAUSE_MS = 250.0
+CLAIM_PAUSE_MS = 1000.0
+"""From one claim for oneself to the next, if others came in between."""
 CLAIMS_MAX = 10
 READ_AHEAD = 2
 """Slots that a member asks for together when it has lost one: usually it is one or two behind."""
@@ -178,11 +183,13 @@ def join_alone(create_store: bool = True, claims_max: int = CLAIMS_MAX) -> Steps
         if manifest is None:
             raise StoreNotFoundError(MANIFESTS.prefix)
     epoch = 0
-    for _ in range(claims_max):
+    for attempt in range(claims_max):
+        if attempt:  # others were at it: were all to go on at once, none would get to its fences
+            yield from ask(Sleep(CLAIM_PAUSE_MS))
         try:
-            lease = yield from open_writer()
+            lease = yield from open_writer(claims_max=1)
         except (AttemptsExhaustedError, FencedError, OutcomeUnknownError):
-            continue  # others were at it, or a fence got no answer
+            continue
         epoch = lease.epoch
         state = yield from catch_up(state_at(lease.manifest, epoch))
         if state.is_joined:
@@ -295,8 +302,8 @@ def commit_group(
 ) -> Steps[Committed]:
     """Run works on the newest state and make what they put durable in one slot.
 
-    Errors of single works are in their outcomes. `OutcomeUnknownError`: whether the group is durable is not known. Any
-    other error: nothing was written.
+    Errors of single works are in their outcomes. `OutcomeUnknownError`: whether the group is durable is not known; a
+    state with an epoch of its own must not be used again. Any other error: nothing was written.
     """
     works = tuple(works)
     is_fresh = False

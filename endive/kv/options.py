@@ -53,7 +53,8 @@ class SharedOptions:
     compact_here: bool = True
     """Run compactor and collector inside this process. False: another member or `endive kv compact` does."""
     poll_interval_ms: float = 1000.0
-    """How often to see whether there is something to compact or to collect. It costs no request."""
+    """How often to see whether there is something to compact or to collect. It costs no request, but for an exclusive
+    writer: it looks for what others did."""
     collect_interval_ms: float = 60_000.0
     """How often to collect, times the same number."""
     retention_ms: int = RETENTION_MS

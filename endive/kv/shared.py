@@ -4,8 +4,8 @@ Threads around `endive.kv.membership`. Works of all threads that wait are commit
 (`endive.kv.grouping`). Reads of all threads that wait share their look at the log. What this process knows of the
 store is one value, replaced when something newer is learned, so a read needs no lock while it runs.
 
-A member is never dead for good. After an outcome that is not known, or an exclusive writer that kept the store, the
-works under way get the error, and the next call starts over from the newest state.
+A member is never dead for good. After an outcome that is not known the works under way get the error, and the next
+call goes on. A store that somebody else keeps is taken by who wants to commit, after a moment.
 """
 
 import logging
@@ -23,7 +23,7 @@ from endive.kv.cache import BlockCache
 from endive.kv.counters import counters
 from endive.kv.grouping import Committer
 from endive.kv.housekeeping import Housekeeper
-from endive.kv.membership import MemberState, catch_up, commit_group, join_alone, join_shared, newest_state
+from endive.kv.membership import Committed, MemberState, catch_up, commit_group, join_alone, join_shared, newest_state
 from endive.kv.model import StoreManifest
 from endive.kv.options import SharedOptions
 from endive.kv.transaction import Outcome, Transaction, Work, run_work
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+TAKING_LOOKS_MAX = 4
+"""How often a commit looks whether an epoch that somebody keeps is shared again, before it takes the store."""
 COMPACTIONS_MAX = 3
 REFRESHES_MAX = 10
 """How often a read takes a newer state because a file was gone."""
@@ -70,7 +72,7 @@ class SharedStore(Closing):
         self._looks_begun = 0
         self._looks_done = 0
         self._is_looking = False
-        self._state: MemberState = self._joined(create) if options.exclusive else self._opened(create)
+        self._state: MemberState = self._opened(create)
         self._learned_s = monotonic()
         self._own_slot_last = self._state.wal_end
         """The last slot that this process has filled, or that was there before it came."""
@@ -84,7 +86,7 @@ class SharedStore(Closing):
         state = self.driver.run(newest_state())
         if state is None:
             return self._joined(create)
-        self._must_join = not state.is_joined
+        self._must_join = self.options.exclusive or not state.is_joined
         return state
 
     def _joined(self, create: bool) -> MemberState:
@@ -135,22 +137,20 @@ class SharedStore(Closing):
 
     def _commit(self, works: Sequence[Work[Any]]) -> tuple[Outcome, ...]:
         """Commit a group, in the committer's thread."""
+        before = self._ready_to_write()
+        self._await_turn()
+        started_s = monotonic()
         try:
-            state = self._state
-            if self._must_join or self._may_retake(state):
-                state = self._joined(create=False)
-                self._must_join = False
-            elif monotonic() - self._learned_s > self.options.idle_max_ms / 1000:
-                state = self.driver.run(catch_up(state))
-            self._await_turn()
-            started_s = monotonic()
-            committed = self.driver.run(commit_group(state, works, self.cache))
-        except ExclusiveWriterError:
-            self._must_join = True
+            committed = self._committed(before, works)
+        except BaseException:
+            # A slot that was filled unnoticed may be collected: nothing may be created in an epoch of one's own now.
+            self._must_join = self._must_join or self.options.exclusive
             raise
         with self._changed:
             self._learn(committed.state)
         self._losses += committed.losses
+        if before.own_epoch and not committed.state.own_epoch:
+            self._met_s = monotonic()
         if committed.slot:
             others = committed.slot - 1 - self._own_slot_last
             self._own_slot_last = committed.slot
@@ -161,13 +161,40 @@ class SharedStore(Closing):
             self._housekeeper.hurry()
         return committed.outcomes
 
-    def _may_retake(self, state: MemberState) -> bool:
-        """Whether this process wants the store for itself, has to share it, and is alone again."""
-        return (
-            self.options.exclusive
-            and not state.own_epoch
-            and monotonic() - self._met_s >= self.options.retake_ms / 1000
-        )
+    def _ready_to_write(self) -> MemberState:
+        """Return the state to begin a commit from; joins or claims an epoch if it is time."""
+        state = self._state
+        if self._must_join:
+            state = self._joined(create=False)
+            self._must_join = False
+        elif self._wants_back(state):
+            state = self.driver.run(catch_up(state))
+            if state.wal_end > self._own_slot_last:  # others have written while this process had nothing to commit
+                self._met_s, self._own_slot_last = monotonic(), state.wal_end
+            else:
+                state = self._joined(create=False)
+        elif monotonic() - self._learned_s > self.options.idle_max_ms / 1000:
+            state = self.driver.run(catch_up(state))
+        return state
+
+    def _wants_back(self, state: MemberState) -> bool:
+        """Whether this process wants the store for itself, has to share it, and seems to be alone again."""
+        is_quiet = monotonic() - self._met_s >= self.options.retake_ms / 1000
+        return self.options.exclusive and not state.own_epoch and is_quiet
+
+    def _committed(self, state: MemberState, works: Sequence[Work[Any]]) -> Committed:
+        """Commit a group; takes the store if somebody else keeps it, for nothing was written then."""
+        try:
+            return self.driver.run(commit_group(state, works, self.cache, TAKING_LOOKS_MAX))
+        except ExclusiveWriterError:
+            self._must_join = True
+        state = self._joined(create=False)
+        self._must_join = False
+        try:
+            return self.driver.run(commit_group(state, works, self.cache, TAKING_LOOKS_MAX))
+        except ExclusiveWriterError:
+            self._must_join = True
+            raise
 
     def _await_turn(self) -> None:
         """Let others go first, if it is their turn."""
@@ -204,21 +231,25 @@ class SharedStore(Closing):
         return state
 
     def _learn(self, state: MemberState) -> None:
-        """Keep the newer one of two states, with what the other knew better. Holding the lock."""
+        """Take note of a state. Holding the lock.
+
+        Commits and looks go on side by side. The one that knows more of the log may know an older manifest, or not yet
+        that an epoch was claimed.
+        """
         known = self._state
-        if (state.wal_end, state.manifest.number) >= (known.wal_end, known.manifest.number):
-            if known.manifest.number > state.manifest.number:  # a commit began before a compaction ended
-                state = state.with_manifest(known.manifest)
-            if known.own_epoch == state.manifest.value.writer_epoch:  # a look may have begun before that was claimed
-                state = replace(state, own_epoch=known.own_epoch)
-            self._state = state
-            self._learned_s = monotonic()
+        newer, older = (state, known) if state.wal_end >= known.wal_end else (known, state)
+        if older.manifest.number > newer.manifest.number:
+            newer = newer.with_manifest(older.manifest)
+        if newer.manifest.value.writer_epoch in (known.own_epoch, state.own_epoch):
+            newer = replace(newer, own_epoch=newer.manifest.value.writer_epoch)
+        self._state = newer
+        self._learned_s = monotonic()
 
     # For the housekeeper.
 
     def look_around(self) -> None:
-        """Look for what others have compacted, if commits do not bring the news."""
-        if self.options.exclusive and self.wants_compaction():
+        """Look for what others have done, if commits do not bring the news: somebody may wait for its turn."""
+        if self._state.own_epoch:
             self._fresh()
 
     def learn_compaction(self) -> None:

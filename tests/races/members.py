@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from endive.drivers.interleaved import Invariant, Record
-from endive.errors import EndiveError
+from endive.errors import EndiveError, OutcomeUnknownError
 from endive.kv.compactor import claim_compactor
 from endive.kv.format import Rows, decode_footer, encode_sst
 from endive.kv.lookup import find_in_groups, find_in_runs
@@ -66,8 +66,22 @@ def committing(letter: str, state: MemberState, commits: int = 1) -> Steps[str]:
         own = letter.upper() if number else letter
         work = partial(append_letter, own)
         committed = yield from commit_group(state, (work,), NoCache(), LOOKS)
+        if committed.outcomes[0].error is not None:
+            raise committed.outcomes[0].error  # a read was refused: nothing was written
         state = committed.state
         yield from ask(Record(("appended", own)))
+    return "done"
+
+
+def committing_again(letter: str, state: MemberState, claims: bool = True) -> Steps[str]:
+    """Append a letter, keeping an epoch; if nobody knows how that went, claim another one and append the capital."""
+    try:
+        yield from committing(letter, state)
+        return "done"
+    except OutcomeUnknownError:
+        if claims:
+            state = yield from join_alone(create_store=False, claims_max=LOOKS)
+    yield from committing(letter.upper(), state)
     return "done"
 
 

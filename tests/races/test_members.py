@@ -4,6 +4,7 @@ Every search prints its number of states (`pytest -s`).
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.races.members import (
     alone,
     alone_already,
     committing,
+    committing_again,
     committing_and_reading,
     joining,
     members_at_rest,
@@ -50,6 +52,7 @@ OWNERS: dict[str, Program] = {
     "owner a": partial(committing, "a", OWNER, 2),
     "owner b": partial(owning, "b"),
 }
+UNSURE: dict[str, Program] = {"owner a": partial(committing_again, "a", OWNER), "joining b": partial(joining, "b")}
 TAKEN: dict[str, Program] = {"owner a": partial(committing, "a", OWNER), "joining b": partial(joining, "b")}
 OLD_WRITER: dict[str, Program] = {"old writer": partial(alone_already, "w", LEASE, b"x")}
 
@@ -116,6 +119,11 @@ LONG: dict[str, Case] = {
     ),
 }
 CAMPAIGN: dict[str, Case] = {
+    "an owner that does not know how it went, one that joins, compactor and collector; one preemption": (
+        {**UNSURE, **KEEPERS},
+        Bounds(lost_replies=1, refusals=1, preemptions=1),
+        OWNED,
+    ),
     "an owner, one that joins, compactor and collector, a lost reply; two preemptions": (
         {**TAKEN, **KEEPERS},
         Bounds(lost_replies=1, preemptions=2),
@@ -198,6 +206,13 @@ MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[
         Bounds(preemptions=2),
         OWNED,
         "the acknowledged commit 'a' is missing",
+    ),
+    "an owner goes on in its epoch after an unknown outcome": (
+        nullcontext,
+        {**UNSURE, "owner a": partial(committing_again, "a", OWNER, claims=False), **KEEPERS},
+        Bounds(lost_replies=1, refusals=1, preemptions=2),
+        OWNED,
+        "the acknowledged commit 'A' is missing",
     ),
     "a lost race is not computed anew": (mutants.not_computed_anew, TWO, Bounds(), OBJECTS, "the acknowledged commit"),
 }

@@ -2,12 +2,15 @@
 
 import threading
 from dataclasses import replace
+from time import sleep
 
 import pytest
 
 from endive.errors import OutcomeUnknownError, StoreNotFoundError
 from endive.kv import SharedStore, Store
+from endive.kv.membership import catch_up
 from endive.objects import MemoryStore
+from endive.protocol.requests import ObjectInfo
 from tests.store.test_shared import QUIET, Gone, add_one, get, in_threads, put
 
 OWN = replace(QUIET, exclusive=True, retake_ms=3_600_000)
@@ -59,11 +62,47 @@ def test_a_member_that_writes_has_the_store_shared_until_it_is_quiet_again() -> 
         assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1, "requests_List": 1}
         assert member.transact(add_one(b"n")) == 5
         shared = member.stats()["epoch"]
-        owner.options = AT_ONCE  # nobody has written since
-        owner.transact(add_one(b"n"))
+        owner.options = AT_ONCE
+        owner.transact(add_one(b"n"))  # others have written since its last commit
+        assert owner.stats()["epoch"] == shared
+        owner.transact(add_one(b"n"))  # and now they have not
         assert owner.stats()["epoch"] == shared + 1
         assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1}
-        assert member.read(get(b"n")) == b"7"
+        assert member.read(get(b"n")) == b"8"
+
+
+def test_a_member_that_stays_open_takes_the_store_again_when_it_writes() -> None:
+    objects = MemoryStore()
+    with SharedStore(objects, QUIET) as member, SharedStore(objects, AT_ONCE) as owner:
+        member.driver._sleep = owner.driver._sleep = lambda _: None
+        for count in range(0, 12, 4):
+            assert member.transact(add_one(b"n")) == count + 1
+            assert owner.transact(add_one(b"n")) == count + 2
+            assert owner.transact(add_one(b"n")) == count + 3
+            assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1}
+
+
+def test_a_fenced_owner_that_only_reads_does_not_take_the_store_back_at_once() -> None:
+    objects = MemoryStore()
+    with SharedStore(objects, replace(OWN, retake_ms=3_600_000)) as owner, SharedStore(objects, QUIET) as member:
+        owner.transact(add_one(b"n"))
+        member.transact(add_one(b"n"))
+        assert owner.transact(get(b"n")) == b"2"
+        shared = member.stats()["epoch"]
+        owner.transact(add_one(b"n"))
+
+        assert owner.stats()["epoch"] == shared
+
+
+def test_who_opens_to_write_alone_and_only_reads_disturbs_nobody() -> None:
+    objects = MemoryStore()
+    with SharedStore(objects, OWN) as owner, SharedStore(objects, OWN) as copy:
+        owner.transact(add_one(b"n"))
+        epoch = owner.stats()["epoch"]
+        assert copy.read(get(b"n")) == b"1"
+
+        assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1}
+        assert owner.stats()["epoch"] == epoch
 
 
 def test_a_member_gets_its_turn_however_busy_the_owner_is() -> None:
@@ -137,6 +176,72 @@ def test_an_unknown_outcome_is_reported_and_the_next_commit_knows_it() -> None:
         objects.loses_replies = False
 
         assert store.transact(add_one(b"n")) == 3
+
+
+def test_a_slot_that_was_filled_unnoticed_and_collected_is_not_filled_again() -> None:
+    objects = Gone()
+    with SharedStore(objects, OWN) as owner, SharedStore(objects, QUIET) as member:
+        owner.transact(add_one(b"n"))
+        objects.loses_replies = True
+        with pytest.raises(OutcomeUnknownError):  # it has happened
+            owner.transact(add_one(b"n"))
+        objects.loses_replies = False
+        assert member.transact(add_one(b"n")) == 3
+        member.compact()
+        member.collect()
+
+        assert owner.transact(add_one(b"n")) == 4
+        assert member.read(get(b"n")) == b"4"
+
+
+def test_a_look_that_ends_after_a_commit_has_its_news_kept() -> None:
+    objects = MemoryStore()
+    with SharedStore(objects, OWN) as store, SharedStore(objects, QUIET) as other:
+        for number in range(5):
+            store.transact(put(b"%d" % number, b"x"))
+        before = store._state
+        other.compact()
+        looked = store.driver.run(catch_up(before))
+        store.transact(put(b"last", b"x"))
+        with store._changed:
+            store._learn(looked)
+
+        assert store.stats()["manifest_id"] == looked.manifest.number
+        assert store.stats()["uncompacted_slots"] == 1
+
+
+class Remote(MemoryStore):
+    """A store that takes its time, as one far away: two units to create, one to read."""
+
+    UNIT_S = 0.003
+
+    def put_if_absent(self, path: str, body: bytes) -> bool:
+        sleep(2 * self.UNIT_S)
+        return super().put_if_absent(path, body)
+
+    def get(self, path: str) -> bytes | None:
+        sleep(self.UNIT_S)
+        return super().get(path)
+
+    def list(self, prefix: str, after: str = "") -> tuple[ObjectInfo, ...]:
+        sleep(self.UNIT_S)
+        return super().list(prefix, after)
+
+
+def test_a_member_gets_its_turn_though_the_owner_fills_slots_quicker_than_it_can_fence() -> None:
+    objects, looking = Remote(), replace(OWN, poll_interval_ms=50)
+    with SharedStore(objects, looking) as owner, SharedStore(objects, QUIET) as member:
+        is_over, waits = threading.Event(), threading.Thread(target=member.transact, args=(add_one(b"member"),))
+        busy = threading.Thread(target=lambda: [owner.transact(add_one(b"n")) for _ in iter(is_over.is_set, True)])
+        busy.start()
+        waits.start()
+        waits.join(30)
+        got_in = not waits.is_alive()
+        is_over.set()
+        busy.join()
+        waits.join()
+
+    assert got_in
 
 
 def test_what_was_compacted_is_let_go_though_commits_bring_no_news() -> None:

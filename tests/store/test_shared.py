@@ -8,6 +8,7 @@ import pytest
 
 from endive.errors import (
     ExclusiveWriterError,
+    FencedError,
     ForkedError,
     OutcomeUnknownError,
     ReadOnlyError,
@@ -266,18 +267,49 @@ def test_an_exclusive_writer_opens_what_members_wrote() -> None:
         assert store.read(get(b"b")) == b"2"
 
 
-def test_a_member_waits_for_an_exclusive_writer_then_says_so_then_opens_anew() -> None:
-    objects = MemoryStore()
+def test_a_member_waits_for_an_exclusive_writer_then_takes_the_store() -> None:
+    objects, pauses = MemoryStore(), list[float]()
     with SharedStore(objects, QUIET) as store:
         store.transact(add_one(b"n"))
-        store.driver._sleep = lambda _: None
+        store.driver._sleep = pauses.append
         with Store(objects) as alone:
-            with pytest.raises(ExclusiveWriterError, match="has the store for itself"):
-                store.transact(add_one(b"n"))
             alone.put(b"n", b"10")
             assert store.read(get(b"n")) == b"10"
+            assert pauses == []
+            assert store.transact(add_one(b"n")) == 11
+            assert pauses
+            with pytest.raises(FencedError):
+                alone.put(b"n", b"20")
+        assert store.transact(add_one(b"n")) == 12
 
-        assert store.transact(add_one(b"n")) == 11
+
+class Taken(MemoryStore):
+    """A store of which somebody claims the next epoch whenever somebody else has."""
+
+    rival: Callable[[], object] | None = None
+
+    def put_if_absent(self, path: str, body: bytes) -> bool:
+        done = super().put_if_absent(path, body)
+        rival = self.rival
+        if done and rival is not None and path.startswith("manifest/"):
+            self.rival = None
+            rival()
+            self.rival = rival
+        return done
+
+
+def test_a_member_that_never_gets_the_store_says_so_and_goes_on_when_it_can() -> None:
+    objects = Taken()
+    with SharedStore(objects, QUIET) as store:
+        store.driver._sleep = lambda _: None
+        store.transact(add_one(b"n"))
+        Store(objects).close()
+        objects.rival = lambda: Store(objects).close()
+        with pytest.raises(ExclusiveWriterError, match="has the store for itself"):
+            store.transact(add_one(b"n"))
+        objects.rival = None
+
+        assert store.transact(add_one(b"n")) == 2
 
 
 # Trouble.

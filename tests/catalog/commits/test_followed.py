@@ -85,9 +85,7 @@ def test_a_table_that_is_gone_is_said_to_be(catalog: EndiveCatalog, rival: Endiv
         transaction.set_properties({"a": "1"})
 
 
-def test_an_unknown_outcome_of_an_id_that_was_drawn_is_found_out(
-    catalog: EndiveCatalog, followed: Table, store: Interrupted
-) -> None:
+def test_an_unknown_outcome_is_found_out(catalog: EndiveCatalog, followed: Table, store: Interrupted) -> None:
     version = catalog.kv.load_table(NAME).version
     store.answers_lost = 1
     answer = catalog.kv.commit(NAME, (), setting(a="1"))
