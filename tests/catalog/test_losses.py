@@ -14,13 +14,13 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from endive.catalog import KVCatalog, TableChange, committer, manifests, rebase, refs, upkeep
-from endive.catalog.committer import Committer
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.publisher import note_published
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import TABLES_BYTES_CACHED, TableRecord
 from endive.catalog.works import Work
 from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
+from tests.catalog.commits.interrupted import look_too_early
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
@@ -98,12 +98,7 @@ def test_a_repeat_that_meets_its_first_try_is_answered_as_that(
     getattr(transaction, kind)(numbers(1))
     change = TableChange(NAME, transaction._requirements, transaction._updates)
     first = catalog.kv.commit_many([change], "monday")
-    answered, looks = Committer._answered, iter([True])
-
-    def too_early(self: Committer, *arguments: object) -> object:
-        return None if next(looks, False) else answered(self, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Committer, "_answered", too_early)
+    look_too_early(monkeypatch)
 
     assert catalog.kv.commit_many([change], "monday") == first
 

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
+from endive.catalog.committer import Committer
 from endive.catalog.works import Work
 from endive.errors import OutcomeUnknownError
 from tests.catalog.stand_in import DictStore
@@ -49,3 +51,13 @@ def files_of(table: Table) -> set[str]:
 
 def setting(**properties: str) -> tuple[TableUpdate, ...]:
     return (SetPropertiesUpdate(updates=properties),)
+
+
+def look_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next look for what a commit has answered come before that commit arrives; later looks find it."""
+    answered, looks = Committer._answered, iter([True])
+
+    def look(self: Committer, *arguments: object) -> object:
+        return None if next(looks, False) else answered(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Committer, "_answered", look)

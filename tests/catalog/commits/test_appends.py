@@ -8,7 +8,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
 from endive.catalog.pyiceberg import EndiveCatalog
-from tests.catalog.commits.interrupted import files_of, rows_of
+from endive.errors import CommitConflictError
+from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
 
@@ -141,3 +142,32 @@ def test_who_wants_to_hear_of_conflicts_is_not_rebased(catalog: EndiveCatalog) -
 
     with pytest.raises(CommitFailedException, match="main was created concurrently"):
         late.append(numbers(2))
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+@pytest.mark.parametrize("is_lost_inside", [False, True])
+def test_an_append_that_must_not_follow_another_fails_and_leaves_nothing(
+    catalog: EndiveCatalog, rival: EndiveCatalog, store: Interrupted, mode: str, is_lost_inside: bool
+) -> None:
+    """It may lose before its transaction begins, or inside it."""
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+    late, before = catalog.load_table(NAME).transaction(), files_of(table)
+    late.append(numbers(2), snapshot_properties={"endive.rebase": "false"})
+    of_the_client = files_of(table) - before
+
+    def win() -> None:
+        rival.load_table(NAME).append(numbers(1))
+
+    if is_lost_inside:
+        store.before = win
+    else:
+        win()
+    with pytest.raises(CommitConflictError, match="main was created concurrently"):
+        catalog.kv.commit(NAME, late._requirements, late._updates)
+
+    assert rows_of(table) == [1]
+    for one in (rival, catalog):
+        one.close()  # all metadata files are written
+    orphans = catalog.kv.remove_orphan_files(NAME, 2**62, dry_run=True)
+    assert {path.rpartition("/")[2] for path in orphans} == of_the_client
+    assert catalog.kv.check() == []
