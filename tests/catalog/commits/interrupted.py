@@ -1,6 +1,5 @@
 """A store that is interrupted on purpose, and what tests of commits look at."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,22 +16,18 @@ T = TypeVar("T")
 
 
 class Interrupted(DictStore):
-    """A store that lets somebody else in before a transaction, or loses answers, as it is told."""
+    """A store that loses requests or answers, as it is told."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.before: Callable[[], object] | None = None
         self.answers_lost = 0
         self.requests_lost = 0
 
-    def transact(self, work: Work[T]) -> T:
-        before, self.before = self.before, None
-        if before is not None:
-            before()
+    def _transact(self, work: Work[T]) -> T:
         if self.requests_lost:
             self.requests_lost -= 1
             raise OutcomeUnknownError("wal/1")
-        result = super().transact(work)
+        result = super()._transact(work)
         if self.answers_lost:
             self.answers_lost -= 1
             raise OutcomeUnknownError("wal/1")
