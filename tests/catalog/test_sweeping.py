@@ -141,15 +141,21 @@ def test_orphans_sweep_too_and_an_append_in_between_does_no_harm(
     assert catalog.kv.check() == []
 
 
+def expired(catalog: EndiveCatalog, table: Table, store: Counting) -> TableChange:
+    """Let a snapshot expire, and crash before its rows are swept; return what had added it."""
+    transaction = table.refresh().transaction()
+    transaction.append(numbers(50))
+    change = TableChange(NAME, (), transaction._updates)
+    catalog.kv.commit_many([change])
+    table.refresh().delete("n = 50")
+    crash_after_the_commit(catalog.kv, store)
+    return change
+
+
 def test_a_snapshot_whose_rows_are_being_deleted_is_not_added_again(
     catalog: EndiveCatalog, table: Table, store: Counting
 ) -> None:
-    again = table.refresh().transaction()
-    again.append(numbers(50))
-    change = TableChange(NAME, (), again._updates)
-    catalog.kv.commit_many([change])
-    table.refresh().append(numbers(51))
-    crash_after_the_commit(catalog.kv, store)
+    change = expired(catalog, table, store)
 
     with pytest.raises(CommitConflictError, match="has expired; its rows are still being deleted"):
         catalog.kv.commit_many([change])
@@ -158,12 +164,7 @@ def test_a_snapshot_whose_rows_are_being_deleted_is_not_added_again(
 def test_who_was_slow_to_sweep_deletes_nothing_of_a_snapshot_that_came_back(
     catalog: EndiveCatalog, table: Table, store: Counting
 ) -> None:
-    again = table.refresh().transaction()
-    again.append(numbers(50))
-    change = TableChange(NAME, (), again._updates)
-    catalog.kv.commit_many([change])
-    table.refresh().delete("n = 50")
-    crash_after_the_commit(catalog.kv, store)
+    change = expired(catalog, table, store)
 
     def swept_and_back() -> None:
         sweep(store, NAME)
