@@ -6,8 +6,11 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update import SetSnapshotRefUpdate
 
+from endive.catalog import TableChange
 from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.rebase import must_rebase
 from endive.errors import CommitConflictError
 from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of
 from tests.catalog.tables import NAME, NUMBERS, numbers
@@ -171,3 +174,33 @@ def test_an_append_that_must_not_follow_another_fails_and_leaves_nothing(
     orphans = catalog.kv.remove_orphan_files(NAME, 2**62, dry_run=True)
     assert {path.rpartition("/")[2] for path in orphans} == of_the_client
     assert catalog.kv.check() == []
+
+
+@pytest.mark.parametrize("branches", [(), ("main", "side")])
+def test_only_an_append_to_one_branch_is_put_on_top(
+    catalog: EndiveCatalog, table: Table, branches: tuple[str, ...]
+) -> None:
+    """One to none has nothing to follow, and of several only one could be followed."""
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    (move,) = (one for one in late._updates if isinstance(one, SetSnapshotRefUpdate))
+    updates = [one for one in late._updates if one is not move]
+    updates += [move.model_copy(update={"ref_name": branch}) for branch in branches]
+    table.append(numbers(1))
+
+    with pytest.raises(CommitConflictError, match="main was created concurrently"):
+        catalog.kv.commit(NAME, late._requirements, updates)
+
+    assert rows_of(table) == [1]
+    assert set(table.metadata.refs) == {"main"}
+
+
+def test_an_append_to_a_table_of_format_3_is_not_put_on_top(catalog: EndiveCatalog, table: Table) -> None:
+    """PyIceberg cannot write such tables yet; when it can, somebody has to assign the row ids."""
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    table.append(numbers(1))
+    change = TableChange(NAME, late._requirements, late._updates)
+
+    assert must_rebase(change, table.metadata)
+    assert not must_rebase(change, table.metadata.model_copy(update={"format_version": 3}))
