@@ -174,14 +174,16 @@ def test_time_does_not_go_backwards_in_a_table(store: DictStore, warehouse: str,
     with KVCatalog(store, warehouse, {"endive.metadata-json": mode}, create=True, clock=lambda: 1_000) as kv:
         kv.create_namespace("db")
         table = EndiveCatalog.on(kv).create_table(NAME, NUMBERS)
-        for number in range(2):
-            table.append(numbers(number))
+        late = EndiveCatalog.on(kv).load_table(NAME)
+        table.append(numbers(1))
+        late.append(numbers(2))  # which is put on top
         appended = kv.load_table(NAME).metadata
         kv.update_properties(NAME, {"a": "1"})
         changed = kv.load_table(NAME).metadata
         kv.roll_back(NAME, appended.snapshots[0].snapshot_id)
         rolled_back = kv.load_table(NAME).metadata
 
+    assert appended.snapshots[0].timestamp_ms <= appended.snapshots[1].timestamp_ms
     assert appended.last_updated_ms < changed.last_updated_ms < rolled_back.last_updated_ms
     assert rolled_back.snapshot_log[-1].timestamp_ms == rolled_back.last_updated_ms
 

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
-from endive.catalog import KVCatalog, TableChange, dropped
+from endive.catalog import KVCatalog, TableChange, dropped, upkeep
 from endive.catalog.checking import check
 from endive.catalog.keys import files_of as file_keys
 from endive.catalog.pyiceberg import EndiveCatalog
@@ -247,6 +247,19 @@ def test_nothing_is_handed_over_to_a_snapshot_that_is_not_as_it_was(
 
     assert after
     assert store.rows == after
+
+
+def test_a_snapshot_without_rows_leaves_nothing_to_sweep(
+    catalog: EndiveCatalog, table: Table, store: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = catalog.kv.load_table(NAME).metadata_location
+    catalog.kv.drop_table(NAME)
+    catalog.kv.register_table(NAME, location)
+    monkeypatch.setattr(upkeep, "sweep", lambda *_: None)
+
+    assert len(catalog.kv.expire_snapshots(NAME, FAR).snapshot_ids) == FILES
+
+    assert unswept(store) == ()
 
 
 def test_pyicebergs_own_expiry_is_tidied_up_after(catalog: EndiveCatalog, table: Table, store: Counting) -> None:

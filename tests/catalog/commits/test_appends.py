@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
-from pyiceberg.table.update import SetSnapshotRefUpdate
+from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
 
 from endive.catalog import TableChange
 from endive.catalog.pyiceberg import EndiveCatalog
@@ -49,6 +49,54 @@ def test_sequence_numbers_are_those_of_the_snapshots(catalog: EndiveCatalog, tab
     current = table.current_snapshot()
     assert current is not None
     assert {one.added_snapshot_id: one.sequence_number for one in current.manifests(table.io)} == by_snapshot
+
+
+def test_a_sequence_number_is_right_also_for_who_has_read_the_manifests_before(
+    catalog: EndiveCatalog, table: Table
+) -> None:
+    """PyIceberg remembers manifests by their path alone, and an append that is put on top keeps its own."""
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    staged = late.table_metadata.current_snapshot()
+    assert staged is not None
+    assert [one.sequence_number for one in staged.manifests(table.io)] == [1]
+    table.append(numbers(1))
+
+    catalog.kv.commit(NAME, late._requirements, late._updates)
+
+    current = table.refresh().current_snapshot()
+    assert current is not None
+    assert sorted(one.sequence_number for one in current.manifests(table.io)) == [1, 2]
+    assert sorted(one["sequence_number"] for one in table.inspect.entries().to_pylist()) == [1, 2]
+
+
+def test_manifests_of_deleted_files_are_not_taken_along(catalog: EndiveCatalog, table: Table) -> None:
+    table.append(numbers(1))
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(3))
+    table.overwrite(numbers(2))
+
+    catalog.kv.commit(NAME, late._requirements, late._updates)
+
+    current = table.refresh().current_snapshot()
+    assert current is not None
+    assert [one.deleted_files_count for one in current.manifests(table.io)] == [0, 0]
+    assert rows_of(table) == [2, 3]
+
+
+def test_what_an_append_requires_of_another_branch_is_looked_at(catalog: EndiveCatalog, table: Table) -> None:
+    table.append(numbers(1))
+    catalog.kv.create_branch(NAME, "side")
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    unmoved = AssertRefSnapshotId(ref="side", snapshot_id=table.metadata.current_snapshot_id)
+    for branch in ("main", "side"):
+        catalog.load_table(NAME).append(numbers(3), branch=branch)
+
+    with pytest.raises(CommitConflictError, match="branch side has changed"):
+        catalog.kv.commit(NAME, (*late._requirements, unmoved), late._updates)
+
+    assert rows_of(table) == [1, 3]
 
 
 def test_two_appends_of_one_transaction_are_both_put_on_top(catalog: EndiveCatalog, table: Table) -> None:

@@ -1,7 +1,7 @@
 """Commits that contradict each other, of one table and of several at once."""
 
 import pytest
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType
@@ -35,6 +35,7 @@ def test_a_real_conflict_names_both_sides(catalog: EndiveCatalog, table: Table) 
 def test_a_lost_race_is_seen_inside_the_transaction_too(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
+    catalog.kv.update_properties(NAME, {ATTEMPTS: "1"})  # it need not be worked out anew to be seen
     late = catalog.load_table(NAME)
 
     def meanwhile() -> None:
@@ -108,6 +109,18 @@ def test_another_table_of_the_name_and_version_is_not_taken_for_the_one_that_was
     assert loaded.uuid == created[0].metadata.table_uuid
     assert (loaded.version, loaded.metadata.properties) == (1, {"a": "1"})
     assert catalog.kv.check() == []
+
+
+def test_a_table_is_not_created_in_a_namespace_that_is_dropped_meanwhile(
+    catalog: EndiveCatalog, rival: EndiveCatalog, store: Interrupted
+) -> None:
+    transaction = catalog.create_table_transaction(NAME, NUMBERS)
+    store.before = lambda: rival.drop_namespace("db")
+
+    with pytest.raises(NoSuchNamespaceError, match="db"):
+        transaction.commit_transaction()
+
+    assert [key for key in store.rows if key.startswith(b"__tables/")] == []
 
 
 def test_a_table_renamed_while_it_is_written(
