@@ -41,7 +41,13 @@ SECONDS = {METADATA: 2.0, APPEND: 4.0}
 REPEATS = {METADATA: 3, APPEND: 2}
 SQL_FILE, SQL_MEMORY = "SqlCatalog, SQLite file", "SqlCatalog, SQLite in memory"
 BEFORE, BACKGROUND = "endive, before-acknowledgement", "endive, background"
-SUBJECTS = (SQL_FILE, SQL_MEMORY, BEFORE, BACKGROUND)
+EXCLUSIVE = "endive, background, exclusive writer"
+PROPERTIES = {
+    BEFORE: {"endive.metadata-json": "before-acknowledgement"},
+    BACKGROUND: {"endive.metadata-json": "background"},
+    EXCLUSIVE: {"endive.metadata-json": "background", "endive.writer": "exclusive"},
+}
+SUBJECTS = (SQL_FILE, SQL_MEMORY, *PROPERTIES)
 FIGURES = ("commits_per_s", "success", "p50_ms", "p99_ms", "cpu_ms_per_commit")
 
 
@@ -55,8 +61,8 @@ def opened(subject: str) -> Iterator[Catalog]:
     disk = Path(tempfile.mkdtemp(prefix="endive-bench-"))
     memory = Path(tempfile.mkdtemp(prefix="endive-bench-", dir=MEMORY if MEMORY.is_dir() else None))
     catalog: Catalog
-    if subject in {BEFORE, BACKGROUND}:
-        catalog = EndiveCatalog("endive", uri=str(disk), **{"endive.metadata-json": subject.partition(", ")[2]})
+    if subject in PROPERTIES:
+        catalog = EndiveCatalog("endive", uri=str(disk), **PROPERTIES[subject])
     else:
         database = (disk if subject == SQL_FILE else memory) / "catalog.db"
         catalog = SqlCatalog("sql", uri=f"sqlite:///{database}", warehouse=disk.as_uri())
@@ -112,7 +118,7 @@ def ratios(rows: list[Figures]) -> list[Figures]:
             "times": round(rate / rates[work, tables, writers, SQL_FILE], 1),
         }
         for (work, tables, writers, catalog), rate in rates.items()
-        if catalog in {BEFORE, BACKGROUND}
+        if catalog in PROPERTIES
     ]
 
 

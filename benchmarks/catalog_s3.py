@@ -17,8 +17,9 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from benchmarks.catalog_load import METADATA, SCHEMA, Figures, Window, Writer, figures, run, together
 from endive.catalog import KVCatalog
+from endive.catalog.opening import EXCLUSIVE, SHARED
 from endive.catalog.pyiceberg import EndiveCatalog
-from endive.kv import SharedStore
+from endive.kv import SharedOptions, SharedStore
 from endive.objects import FaultyStore, MemoryStore, Troubles
 from endive.sim.delays import delay_of
 from endive.sim.profiles import parse_profiles
@@ -51,29 +52,31 @@ class SlowFileIO(PyArrowFileIO):
 
 
 @contextmanager
-def slow_catalog(mode: str) -> Iterator[EndiveCatalog]:
+def slow_catalog(mode: str, writer: str) -> Iterator[EndiveCatalog]:
     delay = delay_of(parse_profiles("S3", PROFILE)["s3"])
     properties = {"endive.metadata-json": mode, "py-io-impl": f"{__name__}.{SlowFileIO.__name__}"}
     with (
         TemporaryDirectory(prefix="endive-bench-") as directory,
-        SharedStore(FaultyStore(MemoryStore(), 1, Troubles(), delay)) as store,
+        SharedStore(
+            FaultyStore(MemoryStore(), 1, Troubles(), delay), SharedOptions(exclusive=writer == EXCLUSIVE)
+        ) as store,
         KVCatalog(store, Path(directory).as_uri(), properties, create=True) as kv,
     ):
         kv.create_namespace("db")
         yield EndiveCatalog.on(kv)
 
 
-def through_pyiceberg(mode: str, committers: int, tables: str) -> Figures:
-    with slow_catalog(mode) as catalog:
+def through_pyiceberg(mode: str, writer: str, committers: int, tables: str) -> Figures:
+    with slow_catalog(mode, writer) as catalog:
         before = _counters(catalog)
         names = [f"db.t{0 if tables == 'one' else place}" for place in range(committers)]
         found = run(catalog, METADATA, names, SECONDS)
         return found | _sharing(catalog, before)
 
 
-def directly(mode: str, committers: int) -> Figures:
+def directly(mode: str, writer: str, committers: int) -> Figures:
     """Commit through `KVCatalog.commit`, without PyIceberg's transactions, each committer to a table of its own."""
-    with slow_catalog(mode) as catalog:
+    with slow_catalog(mode, writer) as catalog:
         kv = catalog.kv
         names = [f"db.t{place}" for place in range(committers)]
         tables = dict.fromkeys(names, UUID(int=0))
@@ -116,17 +119,24 @@ def measure() -> list[Figures]:
     """Return a row for each way to commit and each number of committers."""
     rows: list[Figures] = []
     for committers in COMMITTERS:
-        for mode in ("background", "before-acknowledgement"):
+        for mode, writer in (("background", EXCLUSIVE), ("background", SHARED), ("before-acknowledgement", SHARED)):
             cases: list[tuple[str, str]] = [("PyIceberg", "distinct"), ("PyIceberg", "one"), ("KVCatalog", "distinct")]
             for through, tables in cases:
                 if (mode, tables) == ("before-acknowledgement", "one") and committers > ONE_TABLE_BEFORE_MAX:
                     continue
                 found = (
-                    directly(mode, committers)
+                    directly(mode, writer, committers)
                     if through == "KVCatalog"
-                    else through_pyiceberg(mode, committers, tables)
+                    else through_pyiceberg(mode, writer, committers, tables)
                 )
-                row: Figures = {"through": through, "mode": mode, "tables": tables, "committers": committers, **found}
+                row: Figures = {
+                    "through": through,
+                    "mode": mode,
+                    "writer": writer,
+                    "tables": tables,
+                    "committers": committers,
+                    **found,
+                }
                 print(row, flush=True)
                 rows.append(row)
     return rows

@@ -2,7 +2,7 @@
 
 The layers, bottom first; imports go down, never up:
 
-* `errors`, `rng`, `timing`, `files`: what everything else is built on.
+* `wording`, `errors`, `rng`, `timing`, `files`: what everything else is built on.
 * `sim`: the simulator of Iceberg's optimistic concurrency control.
 * `pipeline`: sweeps of simulations on Spark, and their measures.
 * `report`: charts, and one page.

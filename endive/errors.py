@@ -4,8 +4,11 @@ Every class says in its docstring what to do, and declares the facts it carries 
 told apart by identity (`eq=False`), as exceptions are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+
+from endive.wording import counted
 
 
 @dataclass(eq=False, init=False, repr=False)
@@ -39,10 +42,47 @@ class ConfigurationError(EndiveError):
         self.faults = tuple(self.faults)
         super().__post_init__()
 
+    def after(self, before: "ConfigurationError | None", option: str) -> "ConfigurationError":
+        """Return this error with its faults blamed on an option, but those that were there `before` it was heeded."""
+        known = set(before.faults) if before is not None else set()
+        own = [fault for fault in self.faults if fault not in known]
+        others = [fault for fault in self.faults if fault in known]
+        if before is None or not others:
+            return ConfigurationError(option, own)
+        if not own:
+            return ConfigurationError(before.source, others)
+        return ConfigurationError(f"{before.source} and {option}", [*others, *(f"{option}: {fault}" for fault in own)])
+
     def __str__(self) -> str:
-        count = len(self.faults)
         lines = "\n".join(f"  - {fault}" for fault in self.faults)
-        return f"{self.source}: {count} fault{'s' if count != 1 else ''}\n{lines}"
+        return f"{self.source}: {counted(len(self.faults), 'fault')}\n{lines}"
+
+
+class FaultsOfAll:
+    """Gathers the faults of several parts of an input, so that all are told at once.
+
+    Each part is read inside `with faults.gathered():`; `faults.tell(…)` raises if there was one.
+    """
+
+    def __init__(self) -> None:
+        self._errors: list[ConfigurationError] = []
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Keep a `ConfigurationError` for later."""
+        try:
+            yield
+        except ConfigurationError as error:
+            self._errors.append(error)
+
+    def tell(self, source: str) -> None:
+        """Raise what was gathered: of one part as it is, of several as one error of `source`."""
+        if len({(error.source, error.faults) for error in self._errors}) == 1:
+            raise self._errors[0]
+        named = [("" if error.source == source else f"{error.source}: ", error.faults) for error in self._errors]
+        if named:
+            told = [f"{name}{fault}" for name, faults in named for fault in faults]
+            raise ConfigurationError(source, list(dict.fromkeys(told)))
 
 
 @dataclass(eq=False)
@@ -182,7 +222,7 @@ class StoreNotFoundError(EndiveError):
     url: str
 
     def __str__(self) -> str:
-        return f"{self.url}: there is no store here; open it for writing to create one"
+        return f"{self.url}: there is no store here; `endive kv open {self.url}` makes one, as opening it to write does"
 
 
 @dataclass(eq=False)
@@ -271,9 +311,10 @@ class AlreadyInCatalogError(EndiveError):
 
     kind: str
     name: str
+    hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} already exists: {self.name}"
+        return f"{self.kind} already exists: {self.name}" + (f"; {self.hint}" if self.hint else "")
 
 
 @dataclass(eq=False)
@@ -285,7 +326,8 @@ class NamespaceNotEmptyError(EndiveError):
     namespaces: int
 
     def __str__(self) -> str:
-        return f"Namespace {self.namespace} is not empty: {self.tables} tables, {self.namespaces} namespaces"
+        holds = f"{counted(self.tables, 'table')}, {counted(self.namespaces, 'namespace')}"
+        return f"Namespace {self.namespace} is not empty: {holds}"
 
 
 @dataclass(eq=False)

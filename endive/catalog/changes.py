@@ -6,6 +6,7 @@ and applies; this module gives it no more of a table's past than it looks at, an
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from uuid import UUID
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -53,7 +54,7 @@ NO_VERSION = -1
 """Of a table that is not there yet; its first one is the next."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableChange:
     """What somebody wants done to a table: Iceberg's requirements and updates."""
 
@@ -67,6 +68,11 @@ class TableChange:
     def creates(self) -> bool:
         """Whether the table is to be created by this."""
         return any(isinstance(one, AssertCreate) for one in self.requirements)
+
+    @cached_property
+    def kinds(self) -> frozenset[type[TableUpdate]]:
+        """Which updates there are: most questions about a change are whether it has one of a kind."""
+        return frozenset(map(type, self.updates))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,8 @@ def _named_snapshots(record: TableRecord, change: TableChange) -> set[int]:
 
 def added_snapshots(change: TableChange) -> list[Snapshot]:
     """Return the snapshots that a change adds, in order."""
+    if AddSnapshotUpdate not in change.kinds:
+        return []
     return [update.snapshot for update in change.updates if isinstance(update, AddSnapshotUpdate)]
 
 
@@ -140,14 +148,9 @@ def check_requirements(change: TableChange, view: TableView | None) -> None:
     """Raise if a requirement does not hold; the error names both sides."""
     metadata = view.metadata if view is not None else None
     failed = failed_requirements(change, metadata)
-    twice = [
-        one for one in added_snapshots(change) if metadata is not None and metadata.snapshot_by_id(one.snapshot_id)
-    ]
-    leaving = [
-        one.snapshot_id
-        for one in added_snapshots(change)
-        if view is not None and one.snapshot_id in view.record.unswept
-    ]
+    added = added_snapshots(change)
+    twice = [one for one in added if metadata is not None and metadata.snapshot_by_id(one.snapshot_id)]
+    leaving = [one.snapshot_id for one in added if view is not None and one.snapshot_id in view.record.unswept]
     if leaving:
         problem = f"snapshot {leaving[0]} was in the table and has expired; its rows are still being deleted"
         raise CommitConflictError(text_of(change.identifier), problem)
@@ -163,6 +166,8 @@ def check_requirements(change: TableChange, view: TableView | None) -> None:
 
 def _check_removals(change: TableChange, metadata: TableMetadata) -> None:
     """Refuse to remove a snapshot that somebody has given a branch or tag since; Iceberg would remove that too."""
+    if not _removes_snapshots(change):
+        return
     removed = {
         one for update in change.updates if isinstance(update, RemoveSnapshotsUpdate) for one in update.snapshot_ids
     }
@@ -178,10 +183,10 @@ def _check_sequence(change: TableChange, metadata: TableMetadata) -> None:
     if isinstance(metadata, TableMetadataV1):
         return
     last = metadata.last_sequence_number
-    for update in change.updates:
-        if isinstance(update, AddSnapshotUpdate) and (update.snapshot.sequence_number or 0) <= last:
-            mine = _words(update.snapshot.snapshot_id, update.snapshot.summary)
-            problem = f"{mine}, has sequence number {update.snapshot.sequence_number}; {last} was given out since"
+    for snapshot in added_snapshots(change):
+        if (snapshot.sequence_number or 0) <= last:
+            mine = _words(snapshot.snapshot_id, snapshot.summary)
+            problem = f"{mine}, has sequence number {snapshot.sequence_number}; {last} was given out since"
             raise CommitConflictError(text_of(change.identifier), problem)
 
 
@@ -189,8 +194,8 @@ def both_sides(change: TableChange, metadata: TableMetadata, requirement: TableR
     """Return who collided with whom, for people."""
     if not isinstance(requirement, AssertRefSnapshotId):
         return ""
-    ours = [update.snapshot for update in change.updates if isinstance(update, AddSnapshotUpdate)]
     theirs = metadata.snapshot_by_name(requirement.ref)
+    ours = added_snapshots(change)
     mine = ", ".join(_words(one.snapshot_id, one.summary) for one in ours) or "this commit adds no snapshot"
     other = _words(theirs.snapshot_id, theirs.summary) if theirs is not None else "which has no snapshot"
     return f" (this commit: {mine}; {requirement.ref} is now at: {other})"
@@ -212,7 +217,8 @@ def stage(
     if view is not None:
         _check_removals(change, view.record.metadata)
         _check_sequence(change, view.record.metadata)
-        change = replace(change, updates=keeping_retention(change.updates, view.record.metadata))
+        updates = keeping_retention(change.updates, view.record.metadata)
+        change = change if updates is change.updates else replace(change, updates=updates)
         view = _narrowed(view, change)
     base = view.metadata if view is not None else None
     previous = view.record.metadata_location if view is not None and name_file is not None else ""
@@ -224,7 +230,7 @@ def stage(
 
 
 def _removes_snapshots(change: TableChange) -> bool:
-    return any(isinstance(update, RemoveSnapshotsUpdate) for update in change.updates)
+    return RemoveSnapshotsUpdate in change.kinds
 
 
 def _narrowed(view: TableView, change: TableChange) -> TableView:
@@ -296,7 +302,9 @@ def _stamped(new: TableMetadata, base: TableMetadata | None, now_ms: int) -> Tab
 
     A work may depend on nothing but what it reads and was given.
     """
-    if new is base or new.last_updated_ms in {now_ms, *(one.timestamp_ms for one in new.snapshots)}:
+    if new is base or new.last_updated_ms == now_ms:
+        return new
+    if any(new.last_updated_ms == one.timestamp_ms for one in new.snapshots):
         return new
     log_length = len(base.snapshot_log) if base is not None else 0
     log = [
@@ -345,14 +353,14 @@ def _with_rows(change: TableChange, view: TableView | None, new: TableMetadata, 
         unswept=(*old.unswept, *(one for one in gone if before[one].files != NONE)),
     )
     puts.append((table_key(record.identifier), record.encoded()))
-    added = [one.snapshot.snapshot_id for one in change.updates if isinstance(one, AddSnapshotUpdate)]
+    added = added_snapshots(change)
     return Staged(
         record,
         old.uuid if view is not None else None,
         old.version,
         tuple(puts),
         tuple(deletes),
-        added[-1] if added else new.current_snapshot_id,
+        added[-1].snapshot_id if added else new.current_snapshot_id,
         new,
         _removes_snapshots(change),
         view.snapshots if view is not None else (),

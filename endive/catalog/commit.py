@@ -4,7 +4,8 @@ Two ways lead to a commit, and both end in one work:
 
 * **Worked out inside.** The work reads the table's record, checks the requirements and applies the updates. Commits of
   many threads to one table become one group, each on top of the one before. No file can be written inside, so this is
-  the way of tables whose `metadata.json` follows in the background.
+  the way of tables whose `metadata.json` follows in the background. If the table is not one of them any more, nothing
+  is committed.
 * **Worked out before.** The caller applies the change to the version it knows, writes the metadata file that shows
   the result, and hands over the rows. The work puts them if the table is still at that version. If not, and
   the requirements still hold, it says so (`Stale`) and changes nothing; the caller works the change out anew. The file
@@ -17,7 +18,7 @@ Work inside a transaction is in proportion to the change: of the table's past on
 and updates name. Removing snapshots is the exception, since it changes what the others say of their parents.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from endive.catalog.changes import Staged, TableChange, check_requirements, stage, view_for
@@ -47,22 +48,45 @@ class Stale:
     identifier: Identifier
 
 
+@dataclass(frozen=True, slots=True)
+class CommitId:
+    """What a commit goes by."""
+
+    text: str
+    may_be_known: bool = True
+    """Whether somebody may have committed under it; not if it was drawn just now, and used once."""
+
+
 def commit_changes(
-    tx: Transaction, changes: Sequence[tuple[TableChange, Staged | None]], commit_id: str, now_ms: int
+    tx: Transaction,
+    changes: Sequence[tuple[TableChange, Staged | None]],
+    commit_id: CommitId,
+    now_ms: int,
+    needs_file: Callable[[Mapping[str, str]], bool],
 ) -> Steps[tuple[CommitRecord, ...] | Stale]:
     """Commit changes of several tables, all or none. A change comes with what was worked out, or with None.
 
-    Nothing is put before all changes are known to fit: what a work has put counts also if it returns `Stale`.
+    `needs_file`: whether the metadata file of a table with these properties comes first; `Stale` if it did not. Nothing
+    is put before all changes are known to fit: what a work has put counts also if it returns `Stale`.
     """
+    names = [change.identifier for change, _ in changes]
     records: list[TableRecord | None] = []
-    known = yield from known_answers(tx, [change.identifier for change, _ in changes], commit_id, records)
-    if known is not None:
-        return known
+    if commit_id.may_be_known:
+        known = yield from known_answers(tx, names, commit_id.text, records)
+        if known is not None:
+            return known
+    else:
+        for name in names:
+            record = yield from find_table(tx, name)
+            records.append(record)
     fitting: list[Staged] = []
     for (change, worked_out), record in zip(changes, records, strict=True):
         if worked_out is None:
             view = yield from view_for(tx, record, change)
-            fitting.append(stage(change, view, now_ms, None))
+            staged = stage(change, view, now_ms, None)
+            if needs_file(staged.record.metadata.properties):
+                return Stale(change.identifier)
+            fitting.append(staged)
         elif _still_fits(worked_out, record):
             fitting.append(worked_out)
         else:
@@ -75,7 +99,7 @@ def commit_changes(
         if staged.base_uuid is None:
             yield from require_namespace(tx, staged.record.identifier[:-1])
             yield from require_cleared(tx, staged.record.uuid)
-        answer = yield from _install(tx, staged, commit_id, together)
+        answer = yield from _install(tx, staged, commit_id.text, together)
         answers.append(answer)
     return tuple(answers)
 

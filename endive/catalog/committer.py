@@ -23,7 +23,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, RemovePropertiesUpdate, SetPropertiesUpdate
 
 from endive.catalog import tables
 from endive.catalog.changes import (
@@ -37,7 +37,7 @@ from endive.catalog.changes import (
     view_for,
     whole_metadata,
 )
-from endive.catalog.commit import Stale, commit_changes, known_answers
+from endive.catalog.commit import CommitId, Stale, commit_changes, known_answers
 from endive.catalog.keys import snapshot_key
 from endive.catalog.manifests import changed_files, read_list
 from endive.catalog.metadata_files import MetadataFiles
@@ -105,6 +105,8 @@ class Committer:
         self._new_id = new_id
         self._locks: WeakValueDictionary[Identifier, _TableLock] = WeakValueDictionary()
         self._locks_lock = Lock()
+        self._followed: set[Identifier] = set()
+        """Tables whose file followed the last commit: it will follow the next one, unless the commit says otherwise."""
 
     def commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[Committed]:
         """Commit changes of different tables, all or none. Without an id, one is drawn."""
@@ -113,24 +115,32 @@ class Committer:
             if known is not None:
                 return known
         try:
-            return self._commit(changes, commit_id if commit_id is not None else self._new_id())
+            drawn = CommitId(self._new_id(), may_be_known=False) if commit_id is None else CommitId(commit_id)
+            return self._commit(changes, drawn)
         except (CommitConflictError, ValueError):  # with an earlier try of its own, perhaps, that has just arrived
             known = self._answered(changes, commit_id) if commit_id is not None else None
             if known is None:
                 raise
             return known
 
-    def _commit(self, changes: Sequence[TableChange], drawn: str) -> list[Committed]:
+    def _commit(self, changes: Sequence[TableChange], commit_id: CommitId) -> list[Committed]:
+        names = {change.identifier for change in changes}
+        if names <= self._followed and not any(_brings_files(change) for change in changes):
+            answer = self._commit_inside(changes, commit_id)  # nothing to prepare, and nothing to look for
+            if answer is not None:
+                return answer
+            self._followed -= names
         views = [self._view(change, whole=False) for change in changes]
         indexed = [self._with_files(change, view) for change, view in zip(changes, views, strict=True)]
         if all(self._follows_later(change, view) for change, view in zip(changes, views, strict=True)):
-            answer = self._commit_inside(indexed, drawn)
+            answer = self._commit_inside(indexed, commit_id)
             if answer is not None:
+                self._followed |= names
                 return answer
         with self._queued({change.identifier for change in indexed}):
-            return self._commit_in_turn(indexed, drawn)
+            return self._commit_in_turn(indexed, commit_id)
 
-    def _commit_inside(self, changes: Sequence[TableChange], commit_id: str) -> list[Committed] | None:
+    def _commit_inside(self, changes: Sequence[TableChange], commit_id: CommitId) -> list[Committed] | None:
         """Commit without working anything out before; None if an append has to be put on top of another first."""
         try:
             answer = self._transact([Proposal(change, None) for change in changes], commit_id)
@@ -140,7 +150,7 @@ class Committer:
             return None
         return None if isinstance(answer, Stale) else [Committed(one, None) for one in answer]
 
-    def _commit_in_turn(self, changes: Sequence[TableChange], commit_id: str) -> list[Committed]:
+    def _commit_in_turn(self, changes: Sequence[TableChange], commit_id: CommitId) -> list[Committed]:
         attempts_max = 1
         loser = changes[0].identifier
         attempt = 0
@@ -159,7 +169,7 @@ class Committer:
         problem = f"lost {attempts_max} races in a row"
         raise CommitRetriesExhaustedError(text_of(loser), problem, attempts_max, ATTEMPTS)
 
-    def _commit_once(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
+    def _commit_once(self, proposals: Sequence[Proposal], commit_id: CommitId) -> Answers | Stale:
         try:
             answer = self._transact(proposals, commit_id)
         except CommitConflictError:
@@ -174,15 +184,17 @@ class Committer:
             self._discard(proposals)
         return answer
 
-    def _transact(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
+    def _transact(self, proposals: Sequence[Proposal], commit_id: CommitId) -> Answers | Stale:
         now_ms = self._clock()
-        worked_out = [(proposal.change, proposal.staged) for proposal in proposals]
-
-        work: Work[Answers | Stale] = partial(commit_changes, changes=worked_out, commit_id=commit_id, now_ms=now_ms)
         try:
-            return self.store.transact(work)
+            return self.store.transact(self._work(proposals, commit_id, now_ms))
         except OutcomeUnknownError as unknown:
-            return self._repeat(work, unknown)
+            return self._repeat(self._work(proposals, replace(commit_id, may_be_known=True), now_ms), unknown)
+
+    def _work(self, proposals: Sequence[Proposal], commit_id: CommitId, now_ms: int) -> Work[Answers | Stale]:
+        changes = [(proposal.change, proposal.staged) for proposal in proposals]
+        needs_file = self.files.written_before
+        return partial(commit_changes, changes=changes, commit_id=commit_id, now_ms=now_ms, needs_file=needs_file)
 
     def _repeat(self, work: Work[Answers | Stale], unknown: OutcomeUnknownError) -> Answers:
         try:
@@ -321,6 +333,11 @@ def _look(tx: Transaction, change: TableChange, whole: bool) -> Steps[TableView 
         return None
     view = yield from tables.whole_view(tx, record) if whole else view_for(tx, record, change)
     return view
+
+
+def _brings_files(change: TableChange) -> bool:
+    """Whether files come with a change: those of a snapshot, or the first metadata file of a table."""
+    return AddSnapshotUpdate in change.kinds or change.creates
 
 
 def _is_of(proposal: Proposal, answer: CommitRecord) -> bool:

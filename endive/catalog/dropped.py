@@ -23,7 +23,7 @@ from uuid import UUID
 
 from pydantic_core import from_json, to_json
 
-from endive.catalog.keys import DROPPED, commits_of, dropped_key, files_of, history_of, snapshots_of
+from endive.catalog.keys import DROPPED, commits_of, dropped_key, files_of, history_of, imported_key, snapshots_of
 from endive.catalog.names import text_of
 from endive.catalog.records import TableRecord, readable
 from endive.catalog.works import Transaction, TransactionalStore
@@ -96,7 +96,8 @@ def rows_of(tx: Transaction, uuid: UUID) -> Steps[list[bytes]]:
     for prefix in (snapshots_of(uuid), history_of(uuid), files_of(uuid), commits_of(uuid)):
         rows = yield from tx.scan(prefix)
         keys += [key for key, _ in rows]
-    return keys
+    imported = yield from tx.get(imported_key(uuid))
+    return keys if imported is None else [*keys, imported_key(uuid)]
 
 
 def _clear_piece(tx: Transaction, uuid: UUID, keys: Sequence[bytes]) -> Steps[bool]:

@@ -8,6 +8,7 @@
     __files/{uuid}/{snapshot id}/{path}          a file that a snapshot added, removed or took over
     __commits/{uuid}/id/{commit id}              what a commit answered, to answer a repeat
     __commits/{uuid}/version/{version}           the commit id of a version, so that old ones can be forgotten
+    __imported/{uuid}                            a table that was registered: the metadata file it came by
     __dropped/{uuid}                             a table that was dropped, until its rows are cleared
 
 Snapshots and files go by the table's uuid, so that a rename writes one record. The levels of a namespace are joined
@@ -28,6 +29,7 @@ SNAPSHOTS = "__snapshots/"
 HISTORY = "__history/"
 FILES = "__files/"
 COMMITS = "__commits/"
+IMPORTED = "__imported/"
 DROPPED = "__dropped/"
 
 
@@ -127,6 +129,11 @@ def commit_key(uuid: UUID, commit_id: str) -> bytes:
 def commit_version_key(uuid: UUID, version: int) -> bytes:
     """Return the key that tells which commit made a version."""
     return commits_of(uuid) + f"version/{version:020d}".encode()
+
+
+def imported_key(uuid: UUID) -> bytes:
+    """Return the key that tells which metadata file a table was registered by."""
+    return f"{IMPORTED}{uuid}".encode()
 
 
 def dropped_key(uuid: UUID) -> bytes:

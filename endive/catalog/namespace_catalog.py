@@ -19,6 +19,7 @@ from endive.catalog.records import (
     FORMAT_VERSION,
     CatalogRecord,
 )
+from endive.catalog.settings import require_known
 from endive.catalog.works import Transaction, TransactionalStore, Work
 from endive.closing import Closing
 from endive.drivers.blocking import random_id, unix_ms
@@ -54,6 +55,7 @@ class NamespaceCatalog(Closing):
         clock: Callable[[], int] = unix_ms,
         new_id: Callable[[], str] = random_id,
     ) -> None:
+        require_known(properties or {}, "catalog", url or "the catalog's properties")
         self.store = store
         self.warehouse = warehouse.rstrip("/")
         self.properties = dict(properties or {})
@@ -82,6 +84,7 @@ class NamespaceCatalog(Closing):
         process with the same URL share one store; only a bare `memory://` is a new one each time, and `catalog.url` is
         the name that it got.
         """
+        require_known(properties or {}, "catalog", url)  # before anything is made
         place = place_of(url)
         store = open_store(place, properties or {}, create)
         try:

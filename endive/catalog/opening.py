@@ -14,12 +14,15 @@ from urllib.parse import urlsplit
 
 from endive.catalog.works import TransactionalStore
 from endive.drivers.blocking import random_id
-from endive.errors import CatalogNotFoundError, StoreNotFoundError
-from endive.kv import SharedStore
+from endive.errors import CatalogNotFoundError, ConfigurationError, StoreNotFoundError
+from endive.kv import SharedOptions, SharedStore
 from endive.objects import MemoryStore, ObjectStore, open_objects
 
 FOLDER = "_endive"
 MEMORY = "memory://"
+WRITER = "endive.writer"
+"""The property that says whether other processes may write, too."""
+SHARED, EXCLUSIVE = "shared", "exclusive"
 
 
 @dataclass
@@ -27,6 +30,7 @@ class _Shared:
     store: TransactionalStore
     users: int
     pid: int
+    writer: str
 
 
 _stores: dict[str, _Shared] = {}
@@ -89,20 +93,27 @@ def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
     return open_objects(plain, endpoint=properties.get("s3.endpoint"), settings=settings)
 
 
-def _open(url: str, properties: Mapping[str, str], create: bool) -> TransactionalStore:
+def _open(url: str, properties: Mapping[str, str], create: bool, writer: str) -> TransactionalStore:
+    options = SharedOptions(exclusive=writer == EXCLUSIVE)
     place = url if urlsplit(url).scheme == "memory" else f"{url}/{FOLDER}"
     try:
-        return SharedStore(open_place(place, properties), create=create)
+        return SharedStore(open_place(place, properties), options, create)
     except StoreNotFoundError as error:
         raise CatalogNotFoundError(url) from error
 
 
 def open_store(url: str, properties: Mapping[str, str], create: bool) -> TransactionalStore:
     """Return the store at `url`, the one this process has or a new one. Give it back with `release_store`."""
+    writer = properties.get(WRITER)
     with _lock_of(url):
         shared = _stores.get(url)
         if shared is None or shared.pid != os.getpid():  # after a fork, threads and connections are the parent's
-            shared = _stores[url] = _Shared(_open(url, properties, create), 0, os.getpid())
+            opened = _open(url, properties, create, writer or SHARED)
+            shared = _stores[url] = _Shared(opened, 0, os.getpid(), writer or SHARED)
+        if writer not in (None, shared.writer):
+            raise ConfigurationError(
+                url, [f"{WRITER} is {writer}, but this process has the catalog open as {shared.writer}: close it first"]
+            )
         shared.users += 1
         return shared.store
 

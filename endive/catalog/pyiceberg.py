@@ -8,9 +8,9 @@
     })
 
 Properties: `uri` (where the catalog is; a bare `memory://` is a new one each time), `warehouse` (where tables go; if
-not given, what the catalog was created with, or the uri), `endive.create` (whether a catalog is made where there is
-none: `true` unless said otherwise, since PyIceberg's users have no other place to say it), `endive.metadata-json`;
-and PyIceberg's own for files (`s3.endpoint`, …).
+not given, what the catalog was created with, or the uri), those of `endive.catalog.settings` such as `endive.create`
+(whether a catalog is made where there is none: `true` unless said otherwise, since PyIceberg's users have no other
+place to say it); and PyIceberg's own for files (`s3.endpoint`, …).
 
 Names and errors are PyIceberg's, with its wording where its tests look at it. An unknown outcome is
 `CommitStateUnknownException`, after which PyIceberg deletes nothing.
@@ -46,6 +46,7 @@ from endive.catalog.catalog import KVCatalog
 from endive.catalog.changes import TableChange
 from endive.catalog.names import identifier_of
 from endive.catalog.opening import MEMORY
+from endive.catalog.settings import COMMIT_ID, CREATE, require_known
 from endive.catalog.table_catalog import LoadedTable
 from endive.catalog.transactions import EndiveTable, requirements_of
 from endive.drivers.blocking import random_id
@@ -60,11 +61,6 @@ from endive.errors import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-CREATE = "endive.create"
-
-COMMIT_ID = "endive.commit-id"
-"""In a snapshot's summary: the caller's id for this commit. A repeat of it is answered as the first time."""
 
 
 @contextmanager
@@ -102,10 +98,10 @@ class EndiveCatalog(MetastoreCatalog):
         uri = properties.get("uri")
         if not uri:
             raise NoSuchPropertyException("the property `uri` is missing: a bucket (s3://bucket/path) or a directory")
-        create = properties.get(CREATE, "true").lower()
-        if create not in {"true", "false"}:
-            raise ValueError(f"{CREATE} is true or false, not {create!r}")
-        self.kv = KVCatalog.open(uri, properties.get("warehouse"), _file_properties(properties), create == "true")
+        with _as_pyiceberg():
+            require_known(properties, "catalog", uri)
+        create = str(properties.get(CREATE, "true")).lower() == "true"
+        self.kv = KVCatalog.open(uri, properties.get("warehouse"), _file_properties(properties), create)
         if uri == MEMORY:
             self.properties["uri"] = self.kv.url  # by which a copy of this catalog finds the same place
 
@@ -178,6 +174,7 @@ class EndiveCatalog(MetastoreCatalog):
         name, uuid = _table_to_create(identifier), UUID(random_id())
         converted = self._convert_schema_if_needed(schema, _format_version(properties))
         with _as_pyiceberg():
+            require_known(properties, "table", ".".join(name))
             place = self.kv.location_for(name, uuid, location)
         metadata = new_table_metadata(converted, partition_spec, sort_order, place, dict(properties), uuid)
         metadata_location = self.kv.files.new_location(metadata, "")

@@ -54,6 +54,9 @@ TABLE_FIELDS = {
 }
 """The specification's fields of a table, and Iceberg's names of the same."""
 
+KEPT_ELSEWHERE = {"snapshots", "snapshot_log", "schemas"}
+"""What is not with the rest of Iceberg's metadata: in rows of their own, and in a field of its own."""
+
 
 T = TypeVar("T")
 
@@ -220,12 +223,9 @@ class TableRecord:
 
     def encoded(self) -> bytes:
         """Return the JSON."""
-        bare = self.metadata.model_copy(update={"schemas": []})
-        iceberg = BaseModel.model_dump(
-            bare, mode="json", exclude_none=True, by_alias=True
-        )  # as PyIceberg's, but faster
-        for name in ("snapshots", "snapshot-log", "schemas"):
-            iceberg.pop(name, None)
+        iceberg = BaseModel.model_dump(  # as PyIceberg's, but faster
+            self.metadata, mode="json", exclude=KEPT_ELSEWHERE, exclude_none=True, by_alias=True
+        )
         schema = {
             "current-schema-id": iceberg.pop("current-schema-id"),
             "schemas": [dumped_schema(one) for one in self.metadata.schemas],

@@ -17,6 +17,7 @@ from pyiceberg.table.update import (
 )
 
 from endive.errors import AlreadyInCatalogError, ConfigurationError, NotInCatalogError
+from endive.wording import utc
 
 RequirementsAndUpdates = tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]
 
@@ -40,8 +41,16 @@ def snapshot_at(metadata: TableMetadata, unix_ms: int) -> Snapshot:
     """Return the snapshot that was current at a moment, by the table's history."""
     entries = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= unix_ms]
     if not entries:
-        raise NotInCatalogError("Snapshot", f"at {unix_ms}", "the table's history begins later, or was expired")
+        raise NotInCatalogError("Snapshot", f"at {utc(unix_ms, precise=True)} UTC", _beginning(metadata))
     return snapshot_by_id(metadata, entries[-1].snapshot_id)
+
+
+def _beginning(metadata: TableMetadata) -> str:
+    """Say when a table's history begins."""
+    if not metadata.snapshot_log:
+        return "the table has no history: nothing was written to it"
+    begins = utc(metadata.snapshot_log[0].timestamp_ms, precise=True)
+    return f"the table's history begins later, at {begins} UTC; what was before may have been expired"
 
 
 def is_ancestor(metadata: TableMetadata, snapshot_id: int) -> bool:

@@ -12,6 +12,7 @@ from endive.catalog.records import CommitRecord, NamespaceRecord, SnapshotRecord
 from endive.catalog.works import Transaction
 from endive.errors import CorruptObjectError
 from endive.protocol.requests import Steps
+from endive.wording import counted
 
 T = TypeVar("T")
 Rows = tuple[tuple[bytes, bytes], ...]
@@ -39,13 +40,10 @@ class RowsReport:
     """Rows of dropped tables and expired snapshots that are still to be cleared: harmless."""
 
 
-SPACES = (keys.NAMESPACES, keys.TABLES, keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.DROPPED)
-
-
 def check_rows(tx: Transaction) -> Steps[RowsReport]:
     """Look at every row by itself."""
     spaces: dict[str, Rows] = {}
-    for space in SPACES:
+    for space in (keys.NAMESPACES, keys.TABLES, keys.DROPPED, *BY_UUID):
         spaces[space] = yield from tx.scan(space.encode())
     answers = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
     records, faults = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
@@ -56,6 +54,7 @@ def check_rows(tx: Transaction) -> Steps[RowsReport]:
     faults += unreadable
     faults += _read(spaces[keys.HISTORY], decoded_history, lambda _, key: key)[1]
     faults += _read(answers, CommitRecord.decoded, lambda _, key: key)[1]
+    faults += _read(spaces[keys.IMPORTED], bytes.decode, lambda _, key: key)[1]
     faults += _read(
         spaces[keys.FILES], decoded_file, lambda one, key: key if key.endswith(one.file.file_path.encode()) else b""
     )[1]
@@ -75,7 +74,7 @@ def check_rows(tx: Transaction) -> Steps[RowsReport]:
     return RowsReport([record.identifier for record in records], faults + _shared_uuids(records), leftovers)
 
 
-BY_UUID = (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS)
+BY_UUID = (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.IMPORTED)
 
 
 def _uuid_of(key: bytes, space: str) -> str:
@@ -115,25 +114,28 @@ def _is_leftover(key: bytes, dropped: set[str], unswept: set[str]) -> bool:
 
 def _strays(spaces: Mapping[str, Rows], known: set[str]) -> list[CatalogFault]:
     """Rows of tables that are not there, by keyspace and table."""
-    counted: dict[str, int] = {}
+    found: dict[str, int] = {}
     for space in BY_UUID:
         for key, _ in spaces[space]:
             uuid = _uuid_of(key, space)
             if uuid not in known:
-                counted[f"{space}{uuid}/"] = counted.get(f"{space}{uuid}/", 0) + 1
-    return [CatalogFault(place, f"{rows} rows of a table that is not there") for place, rows in counted.items()]
+                found[f"{space}{uuid}/"] = found.get(f"{space}{uuid}/", 0) + 1
+    return [
+        CatalogFault(place, f"{counted(rows, 'row')} of a table that is not there") for place, rows in found.items()
+    ]
 
 
 def _strays_of_snapshots(rows: Rows, snapshots: Iterable[SnapshotRecord]) -> list[CatalogFault]:
     """Rows of files whose snapshots are not there, by snapshot."""
     known = {f"{one.table_uuid}/{one.snapshot.snapshot_id}" for one in snapshots}
-    counted: dict[str, int] = {}
+    found: dict[str, int] = {}
     for key, _ in rows:
         uuid, snapshot_id = _text(key).removeprefix(keys.FILES).split("/")[:2]
         if f"{uuid}/{snapshot_id}" not in known:
             place = f"{keys.FILES}{uuid}/{snapshot_id}/"
-            counted[place] = counted.get(place, 0) + 1
-    return [CatalogFault(place, f"{count} rows of a snapshot that is not there") for place, count in counted.items()]
+            found[place] = found.get(place, 0) + 1
+    words = "of a snapshot that is not there"
+    return [CatalogFault(place, f"{counted(count, 'row')} {words}") for place, count in found.items()]
 
 
 def _shared_uuids(records: Iterable[TableRecord]) -> list[CatalogFault]:

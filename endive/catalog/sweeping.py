@@ -32,6 +32,8 @@ from endive.protocol.requests import Steps
 
 def removed_by(change: TableChange) -> frozenset[int]:
     """Return the snapshots that a change removes."""
+    if RemoveSnapshotsUpdate not in change.kinds:
+        return frozenset()
     return frozenset(
         one for update in change.updates if isinstance(update, RemoveSnapshotsUpdate) for one in update.snapshot_ids
     )

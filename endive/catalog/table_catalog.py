@@ -25,7 +25,7 @@ from endive.catalog import namespaces, tables, upkeep
 from endive.catalog.changes import TableChange
 from endive.catalog.committer import Committed
 from endive.catalog.dropped import dropped_tables
-from endive.catalog.keys import history_key, snapshot_key, table_key
+from endive.catalog.keys import history_key, imported_key, snapshot_key, table_key
 from endive.catalog.names import Identifier, namespace_of, table_of, text_of
 from endive.catalog.namespace_catalog import NamespaceCatalog
 from endive.catalog.records import (
@@ -34,7 +34,9 @@ from endive.catalog.records import (
     TableRecord,
     encoded_history,
 )
+from endive.catalog.settings import require_known, require_known_in
 from endive.catalog.tables import TableView
+from endive.catalog.works import Transaction
 from endive.errors import (
     AlreadyInCatalogError,
     ConfigurationError,
@@ -42,6 +44,7 @@ from endive.errors import (
     NotInCatalogError,
     OutcomeUnknownError,
 )
+from endive.protocol.requests import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class TableCatalog(NamespaceCatalog):
     ) -> LoadedTable:
         """Create an empty table. Field ids are assigned anew, as Iceberg demands."""
         name, uuid = table_of(identifier), UUID(self._new_id())
-        self.files.written_before(properties or {})  # a mode that does not exist is told now, not at the first commit
+        require_known(properties or {}, "table", text_of(name))
         self.store.read(lambda tx: namespaces.require_namespace(tx, name[:-1]))
         metadata = new_table_metadata(
             schema=schema,
@@ -110,6 +113,20 @@ class TableCatalog(NamespaceCatalog):
         self._install_new(record, metadata, has_new_uuid=False)
         return LoadedTable(name, 0, metadata, metadata_location)
 
+    def imported_from(self, identifier: str | Identifier) -> str | None:
+        """Return the metadata file that a table was registered by: another catalog may name its files, too.
+
+        None: it was created here.
+        """
+        name = table_of(identifier)
+
+        def look(tx: Transaction) -> Steps[str | None]:
+            record = yield from tables.require_table(tx, name)
+            found = yield from tables.imported_from(tx, record.uuid)
+            return found
+
+        return self.store.read(look)
+
     def _install_new(self, record: TableRecord, metadata: TableMetadata, has_new_uuid: bool = True) -> None:
         rows = [
             (snapshot_key(record.uuid, one.snapshot_id), SnapshotRecord(record.uuid, number, one, "none").encoded())
@@ -130,6 +147,7 @@ class TableCatalog(NamespaceCatalog):
         rows.append((table_key(record.identifier), record.encoded()))
 
         if not has_new_uuid:
+            rows.append((imported_key(record.uuid), record.metadata_location.encode()))
             upkeep.clear_if_dropped(self, record.uuid)
 
         def install(is_repeat: bool) -> None:
@@ -141,7 +159,7 @@ class TableCatalog(NamespaceCatalog):
         """Return a table as it is now."""
         name = table_of(identifier)
         view = self.store.read(lambda tx: tables.load_table(tx, name))
-        if view.record.is_dirty:
+        if view.record.is_dirty and not self.store.is_taken:  # who has taken it writes the file, too
             self._publisher.remind(name)
         return _loaded(view)
 
@@ -259,6 +277,7 @@ class TableCatalog(NamespaceCatalog):
     def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[Committed]:
         if len({change.identifier for change in changes}) != len(changes) or not changes:
             raise ConfigurationError("a commit", ["it needs at least one table, and every table only once"])
+        require_known_in(changes)
         for change in changes:
             upkeep.prepare(self, change)
         committed = self._committer.commit(changes, commit_id)

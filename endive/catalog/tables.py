@@ -18,6 +18,7 @@ from endive.catalog.keys import (
     TABLES,
     dropped_key,
     history_of,
+    imported_key,
     snapshot_key,
     snapshots_of,
     table_from,
@@ -65,6 +66,12 @@ def require_table(tx: Transaction, identifier: Identifier, hint: str = "") -> St
     if record is None:
         raise NotInCatalogError("Table", text_of(identifier), hint)
     return record
+
+
+def imported_from(tx: Transaction, uuid: UUID) -> Steps[str | None]:
+    """Return the metadata file that a table was registered by; None if it was created here, or long ago."""
+    body = yield from tx.get(imported_key(uuid))
+    return None if body is None else body.decode()
 
 
 def table_exists(tx: Transaction, identifier: Identifier) -> Steps[bool]:

@@ -57,10 +57,18 @@ def delete_files(io: FileIO, locations: Iterable[str]) -> tuple[str, ...]:
     return tuple(deleted)
 
 
+KEPT = "its property gc.enabled=false forbids deleting its files"
+
+
+def is_collectable(metadata: TableMetadata) -> bool:
+    """Whether the table's owner allows deleting its files: others may share them."""
+    return property_as_bool(metadata.properties, "gc.enabled", True)
+
+
 def require_collectable(name: Identifier, metadata: TableMetadata) -> None:
-    """Raise if the table's owner forbids deleting its files: others may share them."""
-    if not property_as_bool(metadata.properties, "gc.enabled", True):
-        raise ConfigurationError(text_of(name), ["its property gc.enabled=false forbids deleting its files"])
+    """Raise if the table's owner forbids deleting its files."""
+    if not is_collectable(metadata):
+        raise ConfigurationError(text_of(name), [KEPT])
 
 
 def expire(
@@ -94,7 +102,8 @@ def remove_orphans(
     # An empty object may be PyArrow's mark of a folder on S3, which it makes when it deletes a file there.
     listed = [(f"{location}/{one.path}", one.modified_unix_ms) for one in place.list("") if one.size_bytes]
     table = _same(before, catalog.load_table(name))  # after the listing: what was committed meanwhile is seen
-    require_collectable(name, table.metadata)
+    if not dry_run:
+        require_collectable(name, table.metadata)
     io = catalog.files.io(location, table.metadata.properties)
     needed = reachable(io, table.metadata.snapshots).paths | named_by(table.metadata, table.metadata_location)
     found = orphans(listed, needed, older_than_unix_ms)
@@ -218,13 +227,26 @@ def _purge(catalog: "TableCatalog", view: TableView) -> FileNotFoundError | Corr
     Data files first, then what names them: what is left after a crash can still be found.
     """
     metadata = view.metadata
-    io = catalog.files.io(metadata.location, metadata.properties)
     problems: list[FileNotFoundError | CorruptObjectError] = []
-    needed = reachable(io, metadata.snapshots, problems=problems)
-    named = named_by(metadata, view.record.metadata_location)
-    for group in (needed.files, needed.manifests, needed.lists, named):
-        delete_files(io, sorted(group))
+    files = files_to_purge(catalog, metadata, view.record.metadata_location, problems)
+    delete_files(catalog.files.io(metadata.location, metadata.properties), files)
     return problems[0] if problems else None
+
+
+def files_to_purge(
+    catalog: "TableCatalog",
+    metadata: TableMetadata,
+    metadata_location: str,
+    problems: list[FileNotFoundError | CorruptObjectError],
+) -> list[str]:
+    """Return all files of a table, wherever they are: data files, then what names them. Reads all its manifests.
+
+    `problems`: where what is missing or damaged is noted.
+    """
+    io = catalog.files.io(metadata.location, metadata.properties)
+    needed = reachable(io, metadata.snapshots, problems=problems)
+    groups = (needed.files, needed.manifests, needed.lists, named_by(metadata, metadata_location))
+    return [path for group in groups for path in sorted(group)]
 
 
 def clear_dropped(catalog: "TableCatalog") -> int:

@@ -38,6 +38,11 @@ Work = Callable[[Transaction], Steps[T]]
 class TransactionalStore(Protocol):
     """Runs works. `endive.kv.SharedStore` is one."""
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether another process keeps the store to itself, so that writing would take it away."""
+        ...
+
     def transact(self, work: Work[T]) -> T:
         """Run a work on the newest state; return when its changes are durable. Raises what the work raises."""
         ...

@@ -39,10 +39,13 @@ def _endive(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """How many commits an Iceberg table takes on object storage before they start to fail.
+    """Iceberg tables on object storage: a catalog and a store that need nothing but a bucket, and a commit simulator.
 
-    A configuration (TOML) says which store, which catalog and which transactions; `endive run` simulates it and shows
-    throughput, success, latency and where the time went. To begin: `endive demo`, then
-    `endive run configs/fast_append_s3.toml`, then change something with `--set`; `endive config keys` lists what there
-    is to change.
+    `endive catalog init lake` makes a catalog; its tables are PyIceberg's, Spark's, and this command's to use. `endive
+    kv` is the store below it.
+
+    The simulator says how many commits a table takes before they start to fail. A configuration (TOML) says which
+    store, which catalog and which transactions; `endive run` simulates it and shows throughput, success, latency and
+    where the time went. To begin: `endive demo`, then `endive run configs/fast_append_s3.toml`, then change something
+    with `--set`; `endive config keys` lists what there is to change.
     """

@@ -5,6 +5,7 @@ import math
 import os
 import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from itertools import product
 from threading import Event
 from typing import Annotated
@@ -16,11 +17,13 @@ from endive.cli import INTERRUPTED
 from endive.cli.console import Overrides, errors, output, progress_to, say_if_compiling, warn
 from endive.cli.figures import as_document, with_interval
 from endive.cli.run import choose_seeds
-from endive.errors import ConfigurationError
+from endive.errors import ConfigurationError, FaultsOfAll
 from endive.sim.capacity import LOAD_MAX, Capacity, SeedCapacity, Target, load_of, seed_capacity
 from endive.sim.config import Settings, load_configuration
 from endive.sim.summary import Estimate
+from endive.wording import counted
 
+VARY = "--vary"
 Cases = dict[str, Settings]
 """Configurations by what distinguishes them."""
 
@@ -72,10 +75,33 @@ def capacity(
 def _cases(file: str, overrides: list[str], vary: list[str]) -> Cases:
     """Load the configuration with every combination of the values. Every fault is found before anything runs."""
     choices = [[f"{key}={value}" for value in values] for key, values in map(_parse_vary, vary)]
-    cases = {" ".join(chosen): load_configuration(file, [*overrides, *chosen]) for chosen in product(*choices)}
-    for settings in cases.values():
-        load_of(settings)
+    cases: Cases = {}
+    faults = FaultsOfAll()
+    for chosen in product(*choices):
+        with faults.gathered():
+            cases[" ".join(chosen)] = _case(file, overrides, chosen)
+    faults.tell(VARY)
     return cases
+
+
+def _case(file: str, overrides: list[str], chosen: tuple[str, ...]) -> Settings:
+    """Load one combination; what is wrong with it, and not without it, is blamed on `--vary`."""
+    try:
+        settings = load_configuration(file, [*overrides, *chosen])
+        load_of(settings)
+    except ConfigurationError as error:
+        if not chosen:
+            raise
+        raise error.after(_faults_without(file, overrides), VARY) from error
+    return settings
+
+
+def _faults_without(file: str, overrides: list[str]) -> ConfigurationError | None:
+    try:
+        _case(file, overrides, ())
+    except ConfigurationError as error:
+        return error
+    return None
 
 
 def _parse_vary(text: str) -> tuple[str, list[str]]:
@@ -86,7 +112,7 @@ def _parse_vary(text: str) -> tuple[str, list[str]]:
     except tomllib.TOMLDecodeError:
         parts = [part.strip() for part in values.split(",") if part.strip()]
     if not equals or not key or not parts:
-        raise ConfigurationError("--vary", [f"{text!r}: expected KEY=A,B such as catalog.num_tables=1,10,20"])
+        raise ConfigurationError(VARY, [f"{text!r}: expected KEY=A,B such as catalog.num_tables=1,10,20"])
     return key, parts
 
 
@@ -132,16 +158,21 @@ def _search(cases: Cases, seeds: list[int], target: Target, tolerance: float) ->
 
 
 def _sentence(settings: Settings, answer: Capacity) -> str:
-    tables = settings.values.catalog.num_tables
-    what = f"{settings.profile.title or settings.profile.name}, {tables} table{'s' if tables != 1 else ''}"
+    tables = counted(settings.values.catalog.num_tables, "table")
+    what = f"{settings.profile.title or settings.profile.name}, {tables}"
     model = f"cost model {settings.values.transaction.cost_model}, {settings.profile_set} profile"
     if answer.exists:
         return (
-            f"{what}: {with_interval(answer.committed)} commits/s at {answer.target} of what finishes "
-            f"({with_interval(answer.offered)} offered, p99 {with_interval(answer.p99_ms)} ms, "
-            f"{len(answer.seeds)} seeds, {model}); the limit is {answer.limit}"
+            f"{what}: {_figure(answer.committed)} commits/s at {answer.target} of what finishes "
+            f"({_figure(answer.offered)} offered, p99 {_figure(answer.p99_ms)} ms, "
+            f"{counted(len(answer.seeds), 'seed')}, {model}); the limit is {answer.limit}"
         )
     return f"{what}: {answer.target} {_no_answer(answer)}"
+
+
+def _figure(estimate: Estimate | None) -> str:
+    """Return a figure with its interval; without one where all seeds ended at the same step of the search."""
+    return with_interval(replace(estimate, half_width=estimate.half_width or None) if estimate else None)
 
 
 def _no_answer(answer: Capacity) -> str:
@@ -155,8 +186,8 @@ def _no_answer(answer: Capacity) -> str:
     highest = max((load for load in loads if load < math.inf), default=0.0)
     holding = sum(load > 0.0 for load in loads)
     return (
-        f"is too close to call: it holds in {holding} of {len(loads)} seeds, in {loads.count(math.inf)} of them at "
-        f"every load, else up to {highest:.3g}/s; ask for a little more or less, or run longer"
+        f"is too close to call: it holds in {holding} of {counted(len(loads), 'seed')}, in {loads.count(math.inf)} "
+        f"of them at every load, else up to {highest:.3g}/s; ask for a little more or less, or run longer"
     )
 
 
@@ -187,7 +218,7 @@ def _table(cases: Cases, answers: dict[str, Capacity]) -> Table:
     for name, answer in answers.items():
         if answer.exists:
             figures: tuple[Estimate | None, ...] = (answer.committed, answer.offered, answer.p99_ms)
-            table.add_row(name, *map(with_interval, figures), answer.limit)
+            table.add_row(name, *map(_figure, figures), answer.limit)
         else:
             table.add_row(name, "-", "-", "-", f"none: the target {_no_answer(answer)}")
     return table

@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from endive.cli.console import Overrides, output, resumable, warn
-from endive.cli.figures import RATES, TIMES, as_document, with_interval
-from endive.cli.run import Out, Seeds, choose_seeds, obtain
+from endive.cli.figures import QUANTILES, RATES, TIMES, as_document, with_interval
+from endive.cli.run import Out, choose_seeds, obtain
 from endive.errors import ConfigurationError, ResultError
 from endive.sim.config import load_configuration
 from endive.sim.experiment import Experiment, Result, find_results, load_result
@@ -20,6 +20,15 @@ from endive.sim.summary import Estimate, estimate, estimates
 
 Runs = Mapping[int, Result]
 """Results by seed."""
+Seeds = Annotated[
+    str | None,
+    typer.Option(
+        "--seeds",
+        metavar="A..B",
+        help="Only these seeds, the last included, such as `1..5`. Unless given, those of the results that are named, "
+        "or of the configurations.",
+    ),
+]
 
 
 def compare(
@@ -34,7 +43,8 @@ def compare(
 
     The same seed gives both the same transactions and the same luck (common random numbers), so runs are compared
     seed by seed: the interval is that of the differences, and is narrow even where the figures themselves vary. A
-    configuration (`.toml`) that has no result yet is run. `--set` changes every configuration that is named here.
+    configuration (`.toml`) that has no result yet is run; beside a result, with the result's seeds. `--set` changes
+    every configuration that is named here.
 
     For example:
 
@@ -45,12 +55,16 @@ def compare(
     if overrides and not any(map(_is_configuration, (a, b))):
         raise ConfigurationError("--set", ["both are results that are there; only a configuration can be changed"])
     # Both are known to be good before anything runs.
-    sides = [_side(place, seeds, overrides or (), out) for place in (a, b)]
+    wanted = choose_seeds(None, seeds, 0) if seeds else None
+    there = {place: _results(place, wanted) for place in (a, b) if not _is_configuration(place)}
+    beside = wanted or sorted({seed for runs in there.values() for seed in runs}) or None
+    sides = [_side(place, there, beside, overrides or (), out) for place in (a, b)]
     with resumable():
         left, right = (side() for side in sides)
     common = sorted(left.keys() & right.keys())
     if not common:
-        raise ResultError(f"{a}, {b}", "have no seed in common", "run both with the same --seeds")
+        both = f"the first has {_seeds(left)}, the second {_seeds(right)}"
+        raise ResultError(f"{a}, {b}", f"have no seed in common: {both}", SAME_SEEDS)
     if any(left[seed].about["window_ms"] != right[seed].about["window_ms"] for seed in common):
         warn((f"{a} and {b} have different windows; each figure is of its own window",))
     comparison = _compared([left[seed] for seed in common], [right[seed] for seed in common])
@@ -65,16 +79,30 @@ def _is_configuration(place: str) -> bool:
     return place.endswith(".toml")
 
 
-def _side(place: str, seeds: str | None, overrides: Sequence[str], out: Path) -> Callable[[], Runs]:
+def _results(place: str, wanted: Sequence[int] | None) -> Runs:
+    """Return the results at a place, of the seeds that are wanted."""
+    found = {result.about["seed"]: result for result in map(load_result, find_results(Path(place)))}
+    return {seed: result for seed, result in found.items() if wanted is None or seed in wanted}
+
+
+def _seeds(runs: Runs) -> str:
+    numbers = ", ".join(map(str, sorted(runs))) or "none of --seeds"
+    return f"seed {numbers}" if len(runs) == 1 else f"seeds {numbers}" if runs else numbers
+
+
+def _side(
+    place: str, there: Mapping[str, Runs], seeds: Sequence[int] | None, overrides: Sequence[str], out: Path
+) -> Callable[[], Runs]:
     """Check one side; return what gets its results, running them where they are not there."""
-    if not _is_configuration(place):
-        found = {result.about["seed"]: result for result in map(load_result, find_results(Path(place)))}
-        wanted = set(choose_seeds(None, seeds, 0)) if seeds else found.keys()
-        return lambda: {seed: result for seed, result in found.items() if seed in wanted}
+    if place in there:
+        return lambda: there[place]
     settings = load_configuration(place, overrides)
     warn(settings.warnings)
-    experiment, numbers = Experiment(settings, out), choose_seeds(None, seeds, settings.values.simulation.seed)
+    experiment, numbers = Experiment(settings, out), seeds or [settings.values.simulation.seed]
     return lambda: {seed: obtain(experiment, seed) for seed in numbers}
+
+
+SAME_SEEDS = "run both with the same --seeds"
 
 
 @dataclass(frozen=True)
@@ -127,8 +155,14 @@ def _name(result: Result) -> str:
 
 def _rows(left: Mapping[str, Estimate], right: Mapping[str, Estimate]) -> dict[str, tuple[str, str]]:
     latencies = [key for key in dict.fromkeys([*left, *right]) if key.startswith("latency.")]
-    named = {key: (key.removeprefix("latency.").replace(".", " ").replace("_ms", ", ms"), "") for key in latencies}
+    named = {key: (_latency(key), "") for key in latencies}
     return RATES | named | {key: (f"{name}, ms", "") for key, name in TIMES.items()}
+
+
+def _latency(key: str) -> str:
+    """Return a figure such as `latency.all.p999_ms` in words, as `endive run` has them."""
+    _, kind, figure = key.split(".")
+    return f"{kind} {QUANTILES[figure]}, ms" if figure in QUANTILES else f"{kind} {figure}"
 
 
 def _differences(left: list[dict[str, float | None]], right: list[dict[str, float | None]]) -> dict[str, Estimate]:

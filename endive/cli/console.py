@@ -43,6 +43,22 @@ def warn(messages: tuple[str, ...]) -> None:
         errors.print(f"[yellow]warning:[/] {escape(message)}", soft_wrap=True)
 
 
+def asked(question: str) -> bool | None:
+    """Ask a question on standard error, since standard output is for results; None if nobody answers.
+
+    What comes next begins a new line, also where no terminal has echoed the answer.
+    """
+    while True:
+        errors.print(f"{escape(question)} \\[y/N]: ", end="", soft_wrap=True)
+        line = sys.stdin.readline()
+        if not line or not sys.stdin.isatty():
+            errors.print()
+        answer = line.strip().lower()
+        if not line or answer in {"", "n", "no", "y", "yes"}:
+            return answer in {"y", "yes"} if line else None
+        errors.print("please answer y or n")
+
+
 def say_if_compiling() -> None:
     """Tell a user who waits for the first time what for."""
     if is_cold():

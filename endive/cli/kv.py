@@ -26,6 +26,7 @@ from endive.logs import ROOT, LogForm, show_logs
 from endive.objects import ObjectStore, open_objects
 from endive.objects.two_phase import TwoPhaseStore
 from endive.protocol.sequenced import newest
+from endive.wording import counted, utc
 
 app = typer.Typer(no_args_is_help=True, help="The key-value store that needs nothing but a bucket.")
 checkpoint_app = typer.Typer(no_args_is_help=True, help="Durable pins of the store's state.")
@@ -248,7 +249,8 @@ def compact(
         slots = rows = merged = 0
         for done in compactions(driver, epoch, everything):
             slots, merged, rows = slots + done.slots, merged + done.runs, rows + done.rows
-    output.print(f"{slots} WAL slots into the levels, {merged} runs merged, {rows} rows written")
+    done_so = (counted(slots, "WAL slot"), counted(merged, "run"), counted(rows, "row"))
+    output.print("{} into the levels, {} merged, {} written".format(*done_so))
 
 
 @app.command()
@@ -263,7 +265,8 @@ def collect(
     """Delete what nobody needs any more. Safe beside writers, compactors and other collectors."""
     with _driver(url, endpoint, records) as driver:
         done = collect_now(driver, retention_s * 1000)
-    output.print(f"deleted {len(done.manifests)} manifests, {len(done.wal_slots)} WAL slots, {len(done.ssts)} SSTs")
+    deleted = {"manifest": done.manifests, "WAL slot": done.wal_slots, "SST": done.ssts}
+    output.print("deleted " + ", ".join(counted(len(gone), what) for what, gone in deleted.items()))
 
 
 @app.command()
@@ -271,10 +274,12 @@ def check(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
     """Look at every checksum, reference and invariant; say what is wrong where. Exit code 1 if something is."""
     with _driver(url, endpoint, records) as driver:
         report = driver.run(check_store())
-    looked_at = f"{report.manifests} manifests, {report.wal_slots} WAL slots, {report.ssts} SSTs, {report.rows} rows"
+    figures = {"manifest": report.manifests, "WAL slot": report.wal_slots, "SST": report.ssts, "row": report.rows}
+    looked_at = ", ".join(counted(count, what) for what, count in figures.items())
     for fault in report.faults:
         output.print(f"[red]fault:[/] {output.escape(str(fault))}", soft_wrap=True)
-    output.print(f"looked at {looked_at}; {len(report.faults)} faults; {report.garbage} SSTs for the collector")
+    garbage = counted(report.garbage, "SST")
+    output.print(f"looked at {looked_at}; {counted(len(report.faults), 'fault')}; {garbage} for the collector")
     if report.faults:
         raise typer.Exit(FAULTS_FOUND)
 
@@ -294,7 +299,8 @@ def recover(url: Url, endpoint: Endpoint = None, records: Records = None) -> Non
     for path in done.lost:
         output.print(f"[red]lost:[/] {output.escape(path)}: the record's source is gone")
     output.print(
-        f"{len(done.copied)} creates finished, {len(done.orphans)} temporary objects deleted, {len(done.lost)} lost"
+        f"{counted(len(done.copied), 'create')} finished, {counted(len(done.orphans), 'temporary object')} deleted, "
+        f"{len(done.lost)} lost"
     )
     if done.lost:
         raise typer.Exit(FAULTS_FOUND)
@@ -317,11 +323,12 @@ def checkpoint_create(
 def checkpoint_list(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
     """List the checkpoints."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("id", "name", "manifest", "expires (Unix s)"):
+    for heading in ("id", "name", "manifest", "expires (UTC)"):
         table.add_column(heading)
     with _reader(url, endpoint, records) as reader:
         for pin in reader.manifest.value.checkpoints:
-            table.add_row(pin.id, pin.name, str(pin.manifest_id), str(pin.expire_unix_s or "never"))
+            expires = utc(pin.expire_unix_s * 1000) if pin.expire_unix_s else "never"
+            table.add_row(pin.id, pin.name, str(pin.manifest_id), expires)
     output.print(table)
 
 

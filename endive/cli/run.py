@@ -17,6 +17,7 @@ from endive.sim.schema import SEED_MAX
 from endive.sim.seeds import parse_seeds
 from endive.sim.simulation import Progress
 from endive.sim.summary import estimates
+from endive.wording import counted
 
 Out = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Directory of all experiments; made if it is not there.")
@@ -121,7 +122,7 @@ def _show(experiment: Experiment, runs: list[Figures]) -> None:
     start_ms, end_ms = first["window_ms"]
     title = (
         f"{first['label']}: {first['provider']} ({first['profiles']} profile), cost model {first['cost_model']}, "
-        f"{len(runs)} seed{'s' if len(runs) != 1 else ''}, window {start_ms / 60000:.4g} to {end_ms / 60000:.4g} min"
+        f"{counted(len(runs), 'seed')}, window {start_ms / 60000:.4g} to {end_ms / 60000:.4g} min"
     )
     output.print(title, style="bold", soft_wrap=True, markup=False)
     for table in (

@@ -17,6 +17,7 @@ from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.master import cores_here, parse_master
 from endive.pipeline.plan import Plan
 from endive.pipeline.sweep import Family, load_family
+from endive.wording import counted
 
 MasterOption = Annotated[
     str | None,
@@ -93,11 +94,11 @@ def size(plan: Plan, cores: int) -> str:
     """Return how large a sweep is, in words."""
     experiments = sum(len(family.members) for family in plan.families)
     seeds = {len(family.seeds) for family in plan.families}
-    times = f" × {seeds.pop()} seeds" if len(seeds) == 1 else ""  # noqa: RUF001 - "times", as people write it
+    times = f" × {counted(seeds.pop(), 'seed')}" if len(seeds) == 1 else ""  # noqa: RUF001 - "times", as people write it
     shared = plan.asked - len(plan.runs)
     twice = f", {shared:,} of them shared between families and run once" if shared else ""
     about = _time(SPARK_S + plan.cost(plan.runs) / cores)
-    return f"{experiments:,} experiments{times} = {plan.asked:,} runs{twice}; about {about}"
+    return f"{counted(experiments, 'experiment')}{times} = {counted(plan.asked, 'run')}{twice}; about {about}"
 
 
 def _time(seconds: float) -> str:

@@ -34,6 +34,14 @@ first manifest whose last compacted slot is N or later.
 A fence that is met is no reason to give up: the newest manifest says whether the newer epoch is shared, too. If an
 exclusive writer has it, a member waits a while for the epoch to be shared again, then says so.
 
+**A member on its own.** A process may keep the epoch that it has claimed (`MemberState.own_epoch`). Nobody joins it
+then, and rule 3 becomes shorter: a create that wins slot N has filled it, and no look follows. N lies behind this
+epoch's fences, so nobody else filled it before a newer epoch was claimed. Whoever claims one fences the first open slot
+from there on: that is N, or N was filled by us before. The fence is never deleted (decision 21), and in its place the
+create would not have won. A process that wants to write meanwhile claims an epoch; the one before meets its fence, has
+written nothing, and goes on as a member of the new epoch if that is shared. One write at a time is essential: a slot
+that was computed from one under way would stay in the log if a fence took the other's place.
+
 **What is left out.** Fairness: a member that has just won knows the end of the log without reading, and is likely to
 win again. `endive.kv.turns` lets it wait for others now and then.
 """
@@ -69,6 +77,8 @@ ROLE = "member"
 ROUNDS_MAX = 100
 LOOKS_MAX = 20
 """How often to look whether an epoch has become one to join, before giving up."""
+OWNER_LOOKS_MAX = 4
+"""...and before one that had an epoch of its own claims the next."""
 LOOK_PAUSE_MS = 250.0
 CLAIMS_MAX = 10
 READ_AHEAD = 2
@@ -84,11 +94,14 @@ class MemberState:
     """The last slot of which the rows are known."""
     row_seq_last: int
     recent: Recent = field(default_factory=Recent)
+    own_epoch: int = 0
+    """The epoch that this process keeps to itself; 0: it writes in one that is shared."""
 
     @property
     def is_joined(self) -> bool:
         """Whether the epoch is one to write in."""
-        return self.manifest.value.is_joinable
+        newest = self.manifest.value
+        return newest.writer_epoch == self.own_epoch if self.own_epoch else newest.is_joinable
 
     def with_groups(self, groups: Sequence[Group]) -> "MemberState":
         """Return the state after the next slots."""
@@ -107,9 +120,10 @@ class MemberState:
         return replace(self, manifest=newer, recent=recent)
 
 
-def state_at(manifest: Numbered[StoreManifest]) -> MemberState:
+def state_at(manifest: Numbered[StoreManifest], own_epoch: int = 0) -> MemberState:
     """Return the state of a manifest without any of the WAL behind it."""
-    return MemberState(manifest, manifest.value.wal_id_last_compacted, manifest.value.row_seq_last_compacted)
+    newest = manifest.value
+    return MemberState(manifest, newest.wal_id_last_compacted, newest.row_seq_last_compacted, own_epoch=own_epoch)
 
 
 @dataclass(frozen=True)
@@ -153,6 +167,29 @@ def join_shared(
     raise ExclusiveWriterError(ROLE, 0, epoch)
 
 
+def join_alone(create_store: bool = True, claims_max: int = CLAIMS_MAX) -> Steps[MemberState]:
+    """Claim an epoch and keep it; return a state to write from. Everybody else is fenced.
+
+    `StoreNotFoundError`: there is no store, and none is to be created. `ExclusiveWriterError`: others claimed a newer
+    epoch, again and again.
+    """
+    if not create_store:
+        manifest = yield from newest(MANIFESTS)
+        if manifest is None:
+            raise StoreNotFoundError(MANIFESTS.prefix)
+    epoch = 0
+    for _ in range(claims_max):
+        try:
+            lease = yield from open_writer()
+        except (AttemptsExhaustedError, FencedError, OutcomeUnknownError):
+            continue  # others were at it, or a fence got no answer
+        epoch = lease.epoch
+        state = yield from catch_up(state_at(lease.manifest, epoch))
+        if state.is_joined:
+            return state
+    raise ExclusiveWriterError(ROLE, epoch, epoch + 1)
+
+
 def claim_shared() -> Steps[None]:
     """Claim the next writer epoch and fence older writers; when the fences stand, let others join.
 
@@ -185,16 +222,22 @@ def newest_state() -> Steps[MemberState | None]:
 
 
 def rejoin(state: MemberState, looks_max: int = LOOKS_MAX) -> Steps[MemberState]:
-    """Return a state to write from, for a member that was fenced. It does not fence others.
+    """Return a state to write from, for a member that was fenced.
 
-    `ExclusiveWriterError`: the store has been somebody's own for a while.
+    It joins an epoch that is shared, also if it had one of its own: who claimed it wants to write, too, and would never
+    get a turn if it were claimed back at once. Where none is shared for a while, who had an epoch of its own claims
+    another one. `ExclusiveWriterError`: the store has been somebody's own for a while; others are not fenced.
     """
-    for look in range(looks_max):
+    was_alone = state.own_epoch != 0
+    state = replace(state, own_epoch=0)
+    for look in range(min(looks_max, OWNER_LOOKS_MAX) if was_alone else looks_max):
         if look:
             yield from ask(Sleep(LOOK_PAUSE_MS))
         state = yield from catch_up(state)
         if state.is_joined:
             return state
+    if was_alone:
+        return (yield from join_alone(create_store=False, claims_max=looks_max))
     raise ExclusiveWriterError(ROLE, state.manifest.value.shared_epoch, state.manifest.value.writer_epoch)
 
 
@@ -216,7 +259,8 @@ def catch_up(state: MemberState, is_behind: bool = False) -> Steps[MemberState]:
         is_behind = False
         newer = yield from newer_than(state.manifest)
         if newer is not None and newer.value.wal_id_last_compacted > state.wal_end:
-            state = state_at(newer)  # what was read may be ghosts, and what is missing may have been collected
+            # What was read may be ghosts, and what is missing may have been collected.
+            state = state_at(newer, state.own_epoch)
             continue
         if groups is None:
             raise MissingObjectError(WAL.path_of(state.wal_end + 1))
@@ -305,6 +349,8 @@ def _commit(state: MemberState, rows: dict[bytes, bytes | None]) -> Steps[tuple[
             raise InvariantError("a slot that is taken can be read", path)
         # The object may be a ghost in the place of ours, which was created unnoticed, compacted and collected.
         return newer, newer.manifest.value.filled_by(group.slot) == put_id
+    if is_ours and state.own_epoch:
+        return state.with_groups((group,)), True
     try:
         ended = yield from _settle(state, group, put_id, is_ours is True)
     except EndiveError as error:  # the object may be there, so no other error will do

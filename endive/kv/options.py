@@ -37,6 +37,11 @@ class StoreOptions:
 class SharedOptions:
     """How a member of a shared store behaves."""
 
+    exclusive: bool = False
+    """Keep other processes from writing: a commit is one request then, not two. One that writes all the same has the
+    store shared, until nobody else has written for a while; each change costs half a dozen requests."""
+    retake_ms: float = 10_000.0
+    """How long that while is."""
     group_works_max: int = 1024
     """Works that share one WAL object. The others wait for the next."""
     linger_max_ms: float = 50.0

@@ -11,6 +11,7 @@ works under way get the error, and the next call starts over from the newest sta
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Condition, Lock
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from endive.kv.cache import BlockCache
 from endive.kv.counters import counters
 from endive.kv.grouping import Committer
 from endive.kv.housekeeping import Housekeeper
-from endive.kv.membership import MemberState, catch_up, commit_group, join_shared
+from endive.kv.membership import MemberState, catch_up, commit_group, join_alone, join_shared, newest_state
 from endive.kv.model import StoreManifest
 from endive.kv.options import SharedOptions
 from endive.kv.transaction import Outcome, Transaction, Work, run_work
@@ -64,10 +65,12 @@ class SharedStore(Closing):
         self._turns = Turns()
         self._turn_s = 0.0
         """When this process may commit again."""
+        self._met_s = 0.0
+        """When others had last written, as far as commits have shown."""
         self._looks_begun = 0
         self._looks_done = 0
         self._is_looking = False
-        self._state: MemberState = self.driver.run(join_shared(create))
+        self._state: MemberState = self._joined(create) if options.exclusive else self._opened(create)
         self._learned_s = monotonic()
         self._own_slot_last = self._state.wal_end
         """The last slot that this process has filled, or that was there before it came."""
@@ -75,6 +78,17 @@ class SharedStore(Closing):
         self._committer = Committer(self._commit, objects.url, options.group_works_max, options.linger_max_ms)
         self._housekeeper = Housekeeper(self, self._factor)
         self._housekeeper.start()
+
+    def _opened(self, create: bool) -> MemberState:
+        """Return the newest state. Who only reads need not fence an exclusive writer: the first commit does."""
+        state = self.driver.run(newest_state())
+        if state is None:
+            return self._joined(create)
+        self._must_join = not state.is_joined
+        return state
+
+    def _joined(self, create: bool) -> MemberState:
+        return self.driver.run(join_alone(create) if self.options.exclusive else join_shared(create))
 
     # Transactions and reads.
 
@@ -123,8 +137,8 @@ class SharedStore(Closing):
         """Commit a group, in the committer's thread."""
         try:
             state = self._state
-            if self._must_join:
-                state = self.driver.run(join_shared(create_store=False))
+            if self._must_join or self._may_retake(state):
+                state = self._joined(create=False)
                 self._must_join = False
             elif monotonic() - self._learned_s > self.options.idle_max_ms / 1000:
                 state = self.driver.run(catch_up(state))
@@ -140,10 +154,20 @@ class SharedStore(Closing):
         if committed.slot:
             others = committed.slot - 1 - self._own_slot_last
             self._own_slot_last = committed.slot
-            self._turn_s = monotonic() + self._turns.after_commit(monotonic() - started_s, others)
+            self._met_s = monotonic() if others else self._met_s
+            if not committed.state.own_epoch:
+                self._turn_s = monotonic() + self._turns.after_commit(monotonic() - started_s, others)
         if self.wants_compaction() and self.options.compact_here:
             self._housekeeper.hurry()
         return committed.outcomes
+
+    def _may_retake(self, state: MemberState) -> bool:
+        """Whether this process wants the store for itself, has to share it, and is alone again."""
+        return (
+            self.options.exclusive
+            and not state.own_epoch
+            and monotonic() - self._met_s >= self.options.retake_ms / 1000
+        )
 
     def _await_turn(self) -> None:
         """Let others go first, if it is their turn."""
@@ -180,16 +204,22 @@ class SharedStore(Closing):
         return state
 
     def _learn(self, state: MemberState) -> None:
-        """Keep the newer one of two states. Holding the lock."""
+        """Keep the newer one of two states, with what the other knew better. Holding the lock."""
         known = self._state
         if (state.wal_end, state.manifest.number) >= (known.wal_end, known.manifest.number):
+            if known.manifest.number > state.manifest.number:  # a commit began before a compaction ended
+                state = state.with_manifest(known.manifest)
+            if known.own_epoch == state.manifest.value.writer_epoch:  # a look may have begun before that was claimed
+                state = replace(state, own_epoch=known.own_epoch)
             self._state = state
             self._learned_s = monotonic()
 
     # For the housekeeper.
 
     def look_around(self) -> None:
-        """Do nothing: commits and reads bring the news."""
+        """Look for what others have compacted, if commits do not bring the news."""
+        if self.options.exclusive and self.wants_compaction():
+            self._fresh()
 
     def learn_compaction(self) -> None:
         """Take the manifest that a compaction has just written."""
@@ -205,6 +235,11 @@ class SharedStore(Closing):
         )
 
     # The rest.
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether another process keeps the store to itself, as far as this one knows; a commit would take it away."""
+        return not self._state.is_joined
 
     @property
     def manifest(self) -> Numbered[StoreManifest]:
@@ -234,7 +269,7 @@ class SharedStore(Closing):
         state = self._state
         manifest = state.manifest.value
         held = {
-            "epoch": manifest.shared_epoch,
+            "epoch": manifest.writer_epoch,
             "manifest_id": state.manifest.number,
             "wal_end": state.wal_end,
             "row_seq": state.row_seq_last,

@@ -5,8 +5,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from endive.sim.faults import Fault, all_keys, suggestion
+from endive.sim.faults import Fault, all_keys
 from endive.sim.schema import Configuration
+from endive.wording import suggestion
 
 Row = dict[str, Any]
 """Varied keys and one member's values."""

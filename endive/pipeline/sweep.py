@@ -193,7 +193,8 @@ def _members(
     base: Mapping[str, Any], place: str, varied: Sequence[Row], source: str, overrides: Sequence[str]
 ) -> tuple[Member, ...]:
     members: list[Member] = []
-    faults: dict[str, str] = {}
+    faults: dict[str, list[str]] = {}
+    sources: dict[str, None] = {}
     for row in varied:
         data = copy.deepcopy(dict(base))
         try:
@@ -201,11 +202,12 @@ def _members(
                 put(data, key, value)
             members.append(Member(parse_configuration(tomli_w.dumps(data), place, overrides), row))
         except ConfigurationError as error:
-            where = ", ".join(f"{key} = {value}" for key, value in row.items())
+            sources[error.source.replace(place, source)] = None
             for fault in error.faults:
-                faults.setdefault(fault, f"{fault} (with {where})" if where else fault)
+                faults.setdefault(fault, []).append(", ".join(f"{key} = {value}" for key, value in row.items()))
     if faults:
-        raise ConfigurationError(source, list(_shown(list(faults.values()))))
+        told = [fault if len(rows) == len(varied) else f"{fault} (with {rows[0]})" for fault, rows in faults.items()]
+        raise ConfigurationError(" and ".join(sources), list(_shown(told)))
     return tuple(members)
 
 

@@ -117,16 +117,16 @@ def propose(family: Family[T], base: Numbered[T] | None, value: T) -> Steps[Numb
 
     `OutcomeUnknownError` if the id turns out to be spent. Either it was deleted before the create, which then counts
     for nothing; or ours was the object that was superseded and deleted, all before the boundaries were listed. The
-    two look the same. The caller reads the newest object to find out whether its change is in there.
+    two look the same. So they do if somebody else's object is there: ours may have been created by a request whose
+    answer was lost, superseded and deleted, and the other one put in its place by a process as late as this one. The
+    caller reads the newest object to find out whether its change is in there.
     """
     number = 1 if base is None else base.number + 1
     is_ours = yield from create(family.path_of(number), family.encode(value))
-    if not is_ours:
-        return None
     boundary = yield from boundary_of(family)
     if number <= boundary:
         raise OutcomeUnknownError(family.path_of(number))
-    return Numbered(number, value)
+    return Numbered(number, value) if is_ours else None
 
 
 def update(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from endive.errors import ConfigurationError
-from endive.sim.config import Settings
+from endive.sim.config import SET, Settings
 from endive.sim.distribution_section import DistributionSection
 from endive.sim.summary import Estimate, Summary, Tally, estimate
 from endive.timing import TICKS_PER_MS
@@ -150,7 +150,8 @@ def load_of(settings: Settings) -> float:
     """Return the offered load of a configuration, in transactions a second."""
     arrivals = settings.values.transaction.inter_arrival
     if settings.values.transaction.arrivals != "open" or arrivals is None:
-        raise ConfigurationError(settings.source, ["transaction.arrivals: capacity is a load, and needs open arrivals"])
+        source = SET if settings.given.get("transaction.arrivals") == SET else settings.source
+        raise ConfigurationError(source, ["transaction.arrivals: capacity is a load, and needs open arrivals"])
     mean_ms = arrivals.build().law.mean_ticks / TICKS_PER_MS
     if mean_ms <= 0:
         raise ConfigurationError(settings.source, ["transaction.inter_arrival: nothing between arrivals is no load"])

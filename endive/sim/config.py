@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from endive.errors import ConfigurationError
+from endive.errors import ConfigurationError, FaultsOfAll
 from endive.rng import Stream
 from endive.sim.catalog import AppendCatalog, CASCatalog, Catalog, InstantCatalog, LogLimits
 from endive.sim.choices import Choices
@@ -23,7 +23,7 @@ from endive.sim.conflict_detector import PartitionOverlapConflictDetector, Proba
 from endive.sim.cost import COST_MODELS
 from endive.sim.distribution_section import DistributionSection
 from endive.sim.effects import ineffective
-from endive.sim.faults import Fault, faults_of, suggestion, without_consequences
+from endive.sim.faults import Fault, faults_of, without_consequences
 from endive.sim.latency import FixedLatency, LatencyDistribution, SizeBasedLatency
 from endive.sim.profiles import DECISIONS, load_profile_file, load_profile_set, read_text
 from endive.sim.resolve import Origins, complete, contradictions, mean_ms, partition_counts
@@ -34,9 +34,13 @@ from endive.sim.storage import Contention, Profile, ProfiledProvider
 from endive.sim.summary import Window
 from endive.sim.transaction import ConflictDetector
 from endive.sim.workload import ClosedLoop, Workload, WorkloadConfig
+from endive.wording import suggestion
 
 MODEL_VERSION = 1
 """Raised when the same configuration and seed give other results than before."""
+
+SET = "--set"
+"""The option by which a user puts values in the place of a file's."""
 
 MEAN_SHIFT_MAX = 0.05
 """A floor may raise a mean by this share before it is worth a warning."""
@@ -104,12 +108,27 @@ def parse_configuration(text: str, source: str = "configuration", overrides: Seq
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(source, [f"not valid TOML: {error}"]) from error
     origin = dict.fromkeys(_dotted(data), Path(source).name)
+    faults = FaultsOfAll()
     for override in overrides:
-        key = _apply(data, override)
-        origin |= dict.fromkeys([name for name in _dotted(data) if name == key or name.startswith(f"{key}.")], "--set")
+        with faults.gathered():
+            key = _apply(data, override)
+            origin |= dict.fromkeys([name for name in _dotted(data) if name == key or name.startswith(f"{key}.")], SET)
+    faults.tell(SET)
     given = {name: origin[name] for name in _dotted(data)}
-    settings = _check(data, source, given)
+    try:
+        settings = _check(data, source, given)
+    except ConfigurationError as error:
+        raise (error.after(_faults_alone(text, source), SET) if overrides else error) from error
     return replace(settings, text=tomli_w.dumps(data) if overrides else text)
+
+
+def _faults_alone(text: str, source: str) -> ConfigurationError | None:
+    """Return what is wrong with a configuration that nothing was put into."""
+    try:
+        parse_configuration(text, source)
+    except ConfigurationError as error:
+        return error
+    return None
 
 
 def _check(data: Mapping[str, Any], source: str, given: Mapping[str, str]) -> Settings:
@@ -308,12 +327,15 @@ def _apply(data: dict[str, Any], override: str) -> str:
     """Set one `key=value` in `data`; the value is read as TOML, or as a string where it is none."""
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
-        raise ConfigurationError("--set", [f"{override!r}: expected key=value, such as catalog.num_tables=10"])
+        raise ConfigurationError(SET, [f"{override!r}: expected key=value, such as catalog.num_tables=10"])
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
-    put(data, key.strip(), value)
+    try:
+        put(data, key.strip(), value)
+    except ConfigurationError as error:
+        raise ConfigurationError(SET, [f"{error.source}: {fault}" for fault in error.faults]) from error
     return key.strip()
 
 

@@ -1,12 +1,13 @@
 """Faults of a configuration, for people: the place, what was expected, the nearest valid name."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+
+from endive.wording import nearest, suggestion
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -69,12 +70,6 @@ def without_consequences(faults: Sequence[Fault]) -> list[Fault]:
     return [fault for number, fault in enumerate(faults) if not is_consequence(number, fault)]
 
 
-def suggestion(word: str, words: Iterable[str]) -> str:
-    """Return "; did you mean ...?" if one of `words` is close to `word`, else nothing."""
-    close = get_close_matches(word, list(words), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
 def _fault(model: type[BaseModel], detail: ErrorDetails, prefix: str) -> Fault:
     path = [str(part) for part in detail["loc"]]
     place = ".".join([prefix, *path] if prefix else path)
@@ -133,9 +128,9 @@ def _nearest_key(model: type[BaseModel], path: Sequence[str]) -> tuple[str, str 
         return f"; did you mean {RENAMED[place]!r}?", RENAMED[place]
     siblings = _fields_at(model, path[:-1])
     elsewhere = [key for key in all_keys(model) if key.rpartition(".")[2] == path[-1] and not _is_parameter(model, key)]
-    close = get_close_matches(path[-1], siblings, n=1, cutoff=0.8 if elsewhere else 0.6)
-    if close:
-        return f"; did you mean {close[0]!r}?", ".".join([*path[:-1], close[0]])
+    close = nearest(path[-1], siblings, cutoff=0.8 if elsewhere else 0.6)
+    if close is not None:
+        return f"; did you mean {close!r}?", ".".join([*path[:-1], close])
     hint = f"it belongs at {elsewhere[0]!r}" if elsewhere else f"known here: {', '.join(siblings)}"
     return f"; {hint}", None
 

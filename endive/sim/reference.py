@@ -10,8 +10,8 @@ from pydantic.fields import FieldInfo
 
 from endive.errors import ConfigurationError
 from endive.sim.distribution_section import DistributionSection
-from endive.sim.faults import suggestion
 from endive.sim.schema import Configuration
+from endive.wording import suggestion
 
 DISTRIBUTION = "distribution"
 """As a prefix: the parameters of any distribution."""

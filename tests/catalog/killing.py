@@ -46,6 +46,7 @@ class Plan:
     pause_s: float = 0.3
     """From an acknowledgement to the next kill, on average."""
     mode: str = "before-acknowledgement"
+    writer: str = "shared"
     seed: int = 1
 
     def table_of(self, writer: int) -> str:
@@ -53,7 +54,8 @@ class Plan:
 
 
 def opened(directory: Path, plan: Plan) -> EndiveCatalog:
-    return EndiveCatalog("killed", uri=str(directory / "lake"), **{"endive.metadata-json": plan.mode})
+    properties = {"endive.metadata-json": plan.mode, "endive.writer": plan.writer}
+    return EndiveCatalog("killed", uri=str(directory / "lake"), **properties)
 
 
 def prepare(directory: Path, plan: Plan) -> None:

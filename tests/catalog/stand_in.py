@@ -45,6 +45,8 @@ def run(work: Callable[[Transaction], Generator[Request[Any], Any, T]], tx: Tran
 class DictStore:
     """Lets somebody else in before or after the next transaction, if it is told to."""
 
+    is_taken = False
+
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
         self.lock = Lock()

@@ -121,7 +121,7 @@ def test_tables_of_a_catalog_in_memory_need_a_place(tmp_path: Path) -> None:
 def test_what_the_plug_in_needs(tmp_path: Path) -> None:
     with pytest.raises(NoSuchPropertyException, match="uri"):
         load_catalog("x", **{"py-catalog-impl": PLUG_IN})
-    with pytest.raises(ValueError, match="true or false"):
+    with pytest.raises(ValueError, match="neither 'true' nor 'false'"):
         EndiveCatalog("x", uri=str(tmp_path), **{"endive.create": "perhaps"})
 
 

@@ -7,11 +7,15 @@ from threading import Event
 
 import pytest
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from endive.catalog import KVCatalog, opening, records
 from endive.catalog.keys import CATALOG
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import CatalogRecord, SnapshotRecord
+from endive.errors import ConfigurationError
+from endive.kv import SharedOptions, SharedStore
+from endive.objects import MemoryStore
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NUMBERS
 
@@ -64,6 +68,63 @@ def test_a_catalog_that_many_open_at_once_is_opened_once(slow: tuple[Event, Even
     assert opened == ["memory://slow"]
     for one in catalogs:
         one.close()
+
+
+# Who may write.
+
+
+def lists(catalog: KVCatalog) -> int:
+    count: int = catalog.store.stats().get("requests_List", 0)  # type: ignore[attr-defined]
+    return count
+
+
+def test_a_commit_of_an_exclusive_writer_looks_at_nothing(warehouse: str) -> None:
+    properties = {"endive.writer": "exclusive", "endive.metadata-json": "background"}
+    with KVCatalog.create("memory://exclusive", warehouse, properties) as catalog:
+        catalog.create_namespace("db")
+        catalog.create_table("db.t", NUMBERS)
+        catalog.commit("db.t", (), (SetPropertiesUpdate(updates={"a": "0"}),))
+        catalog._publisher.close()
+        before = lists(catalog)
+        catalog.commit("db.t", (), (SetPropertiesUpdate(updates={"a": "1"}),))
+
+        assert lists(catalog) == before
+        assert catalog.load_table("db.t").metadata.properties["a"] == "1"
+
+
+def test_who_loads_a_table_whose_file_is_behind_leaves_an_exclusive_writer_alone(warehouse: str) -> None:
+    objects, later = MemoryStore(), {"endive.metadata-json": "background"}
+    with (
+        SharedStore(objects, SharedOptions(exclusive=True)) as own,
+        SharedStore(objects) as other,
+        KVCatalog(own, warehouse, later, create=True) as owner,
+        KVCatalog(other, warehouse, later, create=True) as reader,
+    ):
+        owner.create_namespace("db")
+        owner.create_table("db.t", NUMBERS)
+        owner._publisher.close()
+        owner.commit("db.t", (), (SetPropertiesUpdate(updates={"a": "0"}),))
+        epoch = own.stats()["epoch"]
+
+        assert reader.load_table("db.t").metadata.properties["a"] == "0"
+        reader._publisher.close()  # it would write what is behind
+        own.refresh()
+        assert own.stats()["epoch"] == epoch
+
+
+def test_a_writer_of_a_kind_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"endive\.writer: 'sole' is neither 'shared' nor 'exclusive'"):
+        KVCatalog.create("memory://sole", properties={"endive.writer": "sole"})
+
+
+def test_a_process_has_a_catalog_open_in_one_way(warehouse: str) -> None:
+    with KVCatalog.create("memory://one-way", warehouse, {"endive.writer": "exclusive"}) as first:
+        with pytest.raises(ConfigurationError, match="has the catalog open as exclusive: close it first"):
+            KVCatalog.open("memory://one-way", properties={"endive.writer": "shared"})
+        with KVCatalog.open("memory://one-way") as second:  # who does not say takes what there is
+            assert second.store is first.store
+    with KVCatalog.open("memory://one-way", properties={"endive.writer": "shared"}) as third:
+        assert third.list_namespaces() == []
 
 
 # The warehouse.

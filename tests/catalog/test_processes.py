@@ -36,6 +36,17 @@ def test_four_processes_that_are_killed_lose_nothing_that_was_acknowledged(table
     assert found["answers"]["acknowledged"] >= 8
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("processes", "mode"), [(1, "background"), (2, "background"), (2, "before-acknowledgement")])
+def test_processes_that_take_the_catalog_from_each_other_lose_nothing(
+    processes: int, mode: str, tmp_path: Path
+) -> None:
+    found = outcome(tmp_path, Plan(processes, threads=4, tables=2, mode=mode, writer="exclusive"))
+
+    assert found["faults"] == []
+    assert found["answers"]["acknowledged"] >= 8
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
 @pytest.mark.parametrize("tables", ["one", "distinct"])

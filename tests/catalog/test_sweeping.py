@@ -123,7 +123,7 @@ def test_the_check_tells_leftovers_from_damage(catalog: EndiveCatalog, table: Ta
     stray = file_keys(table.metadata.table_uuid, 7) + b"s"
     store.rows[stray] = next(body for key, body in store.rows.items() if key.startswith(b"__files/"))
 
-    assert any("rows of a snapshot that is not there" in str(fault) for fault in check(catalog.kv).faults)
+    assert any("row of a snapshot that is not there" in str(fault) for fault in check(catalog.kv).faults)
 
 
 def test_orphans_sweep_too_and_an_append_in_between_does_no_harm(

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from endive.cli.app import app
+from endive.cli.capacity import _sentence
 from endive.errors import ConfigurationError
 from endive.sim.capacity import (
     Capacity,
@@ -158,6 +159,15 @@ def test_the_answer_is_a_sentence_with_its_interval(tmp_path: Path) -> None:
     assert "±" in text
     assert "commits/s at 90 % success of what finishes" in text
     assert "the limit is success: retries run out" in text
+
+
+def test_an_interval_that_seeds_do_not_give_is_not_shown(tmp_path: Path) -> None:
+    _, text = run("--success", "0.9", "--seeds", "1..1", "--tolerance", "0.1", tmp=tmp_path)
+    assert ", 1 seed, " in text
+    assert "±" not in text
+
+    alike = SeedCapacity(3.0, a_summary(0.96), "success: retries run out")
+    assert "±" not in _sentence(settings(), Capacity((alike, alike), Target(0.95)))
 
 
 def test_an_impossible_target_is_said_to_be_one(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from pyiceberg.types import LongType, NestedField
 
 from endive.catalog import dropped as dropped_module
 from endive.catalog.changes import TableChange, stage
-from endive.catalog.commit import Stale, commit_changes
+from endive.catalog.commit import CommitId, Stale, commit_changes
 from endive.catalog.dropped import rows_of
 from endive.catalog.keys import dropped_key, history_of, snapshots_of, table_key
 from endive.catalog.names import Identifier
@@ -80,8 +80,15 @@ def change_of(letter: str, name: Identifier) -> TableChange:
 # Works.
 
 
+def follows(_properties: object) -> bool:
+    """Metadata files come later, for all tables."""
+    return False
+
+
 def committed_inside(letter: str, tx: Transaction) -> Steps[bool]:
-    answer = yield from commit_changes(tx, [(change_of(letter, TABLE), None)], f"commit {letter}", 10)
+    answer = yield from commit_changes(
+        tx, [(change_of(letter, TABLE), None)], CommitId(f"commit {letter}"), 10, follows
+    )
     return not isinstance(answer, Stale)
 
 
@@ -90,7 +97,7 @@ def committed_as_known(letter: str, known: bytes, tx: Transaction) -> Steps[bool
     change = change_of(letter, TABLE)
     view = TableView(TableRecord.decoded(known), (), ())
     staged = stage(change, view, 10, lambda _: f"file of {letter}")
-    answer = yield from commit_changes(tx, [(change, staged)], f"commit {letter}", 10)
+    answer = yield from commit_changes(tx, [(change, staged)], CommitId(f"commit {letter}"), 10, follows)
     return not isinstance(answer, Stale)
 
 

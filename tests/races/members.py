@@ -5,7 +5,7 @@ A letter that is missing was lost, one that is there twice was committed twice. 
 that a commit does not always write over what the one before has written.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from endive.errors import EndiveError
 from endive.kv.compactor import claim_compactor
 from endive.kv.format import Rows, decode_footer, encode_sst
 from endive.kv.lookup import find_in_groups, find_in_runs
-from endive.kv.membership import MemberState, catch_up, commit_group, join_shared
+from endive.kv.membership import MemberState, catch_up, commit_group, join_alone, join_shared
 from endive.kv.opening import Lease, open_writer, replay_writer
 from endive.kv.reading import newest_view
 from endive.kv.tables import NoCache
@@ -48,6 +48,14 @@ def joining(letter: str, commits: int = 1) -> Steps[str]:
     """Join, then append letters: `a` appends "a", "A"."""
     state = yield from join_shared(looks_max=LOOKS, claims_max=LOOKS)
     yield from ask(Record(("joined", state.manifest.value.writer_epoch, state.wal_end + 1)))
+    yield from committing(letter, state, commits)
+    return "done"
+
+
+def owning(letter: str, commits: int = 1) -> Steps[str]:
+    """Claim an epoch and keep it, then append letters."""
+    state = yield from join_alone(claims_max=LOOKS)
+    yield from ask(Record(("open", state.manifest.value.writer_epoch, state.wal_end + 1)))
     yield from committing(letter, state, commits)
     return "done"
 
@@ -122,10 +130,10 @@ def writer_at_rest(parallel_writes: int = 1) -> tuple[dict[str, bytes], Lease]:
     return objects, replace(lease, next_slot=lease.next_slot + 1)
 
 
-def members_at_rest() -> tuple[dict[str, bytes], MemberState]:
+def members_at_rest(join: Callable[[], Steps[MemberState]] = join_shared) -> tuple[dict[str, bytes], MemberState]:
     """Return the objects of a store that one member has written to, and that member's state. A compactor is open."""
     driver = driver_of()
-    state = driver.run(join_shared())
+    state = driver.run(join())
     state = driver.run(commit_group(state, (partial(append_letter, FIRST),), NoCache())).state
     driver.run(claim_compactor())
     state = driver.run(catch_up(state))

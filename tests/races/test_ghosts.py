@@ -10,6 +10,7 @@ from endive.kv.collector import collect_garbage
 from endive.kv.compactor import claim_compactor, compact_wal
 from endive.kv.membership import MemberState, commit_group, join_shared
 from endive.kv.model import PUT_IDS_KEPT
+from endive.kv.reading import create_checkpoint
 from endive.kv.tables import NoCache
 from endive.protocol.requests import List
 from tests.races.members import append_letter, logs_at_rest
@@ -98,3 +99,23 @@ def test_a_commit_that_cannot_be_looked_after_has_an_unknown_outcome() -> None:
     with pytest.raises(OutcomeUnknownError):
         process.fail(StorageUnavailableError("manifest/", "gone"))
     assert log(driver) == "a"
+
+
+def test_a_manifest_in_whose_place_somebody_elses_ghost_is_has_an_unknown_outcome() -> None:
+    """The reply is lost; the manifest is superseded and collected; somebody as late fills its number again."""
+    driver = driver_of()
+    state = commit(driver, driver.run(join_shared()), "a")
+    epoch = driver.run(claim_compactor())
+    unlucky = Process(compact_wal(epoch), driver).to_put("manifest/")
+    late = Process(create_checkpoint(lifetime_s=1), driver).to_put("manifest/")
+    assert unlucky.request is not None
+    driver.answer(unlucky.request)
+    unlucky.fail(OutcomeUnknownError("reply lost"))
+    commit(driver, state, "b")
+    driver.run(claim_compactor())
+    driver.run(collect_garbage(retention_ms=0))
+    late.step()  # the ghost
+
+    with pytest.raises(OutcomeUnknownError):
+        unlucky.finish()
+    assert log(driver) == "ab"

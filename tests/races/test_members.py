@@ -11,7 +11,9 @@ import pytest
 
 from endive.drivers.automaton import Program
 from endive.drivers.interleaved import Bounds, Exploration, explore
+from endive.kv.membership import join_alone
 from tests.races import member_mutants as mutants
+from tests.races import mutants as mutants_of_the_store
 from tests.races.members import (
     INVARIANTS,
     alone,
@@ -20,6 +22,7 @@ from tests.races.members import (
     committing_and_reading,
     joining,
     members_at_rest,
+    owning,
     reading,
     writer_at_rest,
 )
@@ -29,6 +32,8 @@ OBJECTS, STATE = members_at_rest()
 """A shared store with one commit, a member's state, and an open compactor."""
 EXCLUSIVE, LEASE = writer_at_rest()
 """A store that an exclusive writer has open, with one commit and an open compactor."""
+OWNED, OWNER = members_at_rest(join_alone)
+"""The same as the first, by a member that keeps its epoch to itself."""
 
 
 def searched(programs: Mapping[str, Program], bounds: Bounds, objects: Mapping[str, bytes] = OBJECTS) -> Exploration:
@@ -41,6 +46,11 @@ KEEPERS: dict[str, Program] = {"compactor": compactor_open_already, "collector":
 ONE: dict[str, Program] = {"member a": partial(committing, "a", STATE)}
 TWO: dict[str, Program] = {**ONE, "member b": partial(committing, "b", STATE, 2)}
 JOINING: dict[str, Program] = {"joining a": partial(joining, "a"), "joining b": partial(joining, "b")}
+OWNERS: dict[str, Program] = {
+    "owner a": partial(committing, "a", OWNER, 2),
+    "owner b": partial(owning, "b"),
+}
+TAKEN: dict[str, Program] = {"owner a": partial(committing, "a", OWNER), "joining b": partial(joining, "b")}
 OLD_WRITER: dict[str, Program] = {"old writer": partial(alone_already, "w", LEASE, b"x")}
 
 Case = tuple[dict[str, Program], Bounds, Mapping[str, bytes]]
@@ -69,6 +79,13 @@ EXHAUSTED: dict[str, Case] = {
         Bounds(lost_replies=1, preemptions=3),
         OBJECTS,
     ),
+    "two that keep the store to themselves": (OWNERS, Bounds(preemptions=3), OWNED),
+    "two that keep the store to themselves, a lost reply, a crash": (
+        OWNERS,
+        Bounds(lost_replies=1, crashes=1, preemptions=2),
+        OWNED,
+    ),
+    "an owner and one that joins, a lost reply": (TAKEN, Bounds(lost_replies=1, preemptions=2), OWNED),
 }
 LONG: dict[str, Case] = {
     "two members, compactor and collector": ({**TWO, **KEEPERS}, Bounds(), OBJECTS),
@@ -87,8 +104,23 @@ LONG: dict[str, Case] = {
         Bounds(lost_replies=1, preemptions=1),
         EXCLUSIVE,
     ),
+    "two that keep the store to themselves, compactor and collector; two preemptions": (
+        {**OWNERS, **KEEPERS},
+        Bounds(preemptions=2),
+        OWNED,
+    ),
+    "an owner, one that joins, compactor and collector; two preemptions": (
+        {**TAKEN, **KEEPERS},
+        Bounds(preemptions=2),
+        OWNED,
+    ),
 }
 CAMPAIGN: dict[str, Case] = {
+    "an owner, one that joins, compactor and collector, a lost reply; two preemptions": (
+        {**TAKEN, **KEEPERS},
+        Bounds(lost_replies=1, preemptions=2),
+        OWNED,
+    ),
     "two members, compactor and collector, a lost reply": ({**TWO, **KEEPERS}, Bounds(lost_replies=1), OBJECTS),
     "two members, compactor and collector, a crash": ({**TWO, **KEEPERS}, Bounds(crashes=1), OBJECTS),
     "a member, an exclusive writer that opens, compactor and collector": (
@@ -159,6 +191,13 @@ MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[
         Bounds(),
         OBJECTS,
         "the acknowledged commit",
+    ),
+    "fences are collected, and an owner does not look": (
+        mutants_of_the_store.fences_collected,
+        {"owner a": partial(committing, "a", OWNER), "owner b": partial(owning, "b", 2), **KEEPERS},
+        Bounds(preemptions=2),
+        OWNED,
+        "the acknowledged commit 'a' is missing",
     ),
     "a lost race is not computed anew": (mutants.not_computed_anew, TWO, Bounds(), OBJECTS, "the acknowledged commit"),
 }

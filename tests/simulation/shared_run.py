@@ -21,7 +21,7 @@ from endive.errors import EndiveError, MissingObjectError
 from endive.kv.check import check_store
 from endive.kv.format import Rows, encode_sst
 from endive.kv.lookup import find_in_groups, find_in_runs
-from endive.kv.membership import MemberState, catch_up, commit_group, join_shared, newest_state
+from endive.kv.membership import MemberState, catch_up, commit_group, join_alone, join_shared, newest_state
 from endive.kv.opening import open_writer, replay_writer
 from endive.kv.tables import NoCache
 from endive.kv.transaction import Transaction, run_works
@@ -81,6 +81,8 @@ class SharedRun(Run):
     appended: dict[str, Appended] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     seen: list[Seen] = field(default_factory=list)
+    owners: float = 0.0
+    """How many of those who join keep their epoch to themselves."""
 
     def play(self) -> list[str]:
         for number in range(3 + int(3 * self.rng.random())):
@@ -92,6 +94,7 @@ class SharedRun(Run):
             self._boot(f"collector {number}", self.collector)
         if self.rng.random() < 0.4:
             self._boot("alone", self.alone)
+        self.owners = max(0.0, self.rng.random() - 0.5)
         self.world.run(DURATION_MS)
         for machine in self.world.machines:
             self.world.crash(machine)
@@ -101,11 +104,11 @@ class SharedRun(Run):
     # Lives.
 
     def member(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
-        """Join, commit groups until something ends it, join again."""
+        """Join, or take the store, commit groups until something ends it, join again."""
         yield from ask(Sleep(delay_ms))
         while True:
             try:
-                state = yield from join_shared()
+                state = yield from join_alone() if rng.random() < self.owners else join_shared()
                 for _ in range(3 + int(10 * rng.random())):
                     yield from ask(Sleep(2000 * rng.random() ** 2))
                     state = yield from self.group(state, rng)

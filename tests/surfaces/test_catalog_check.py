@@ -241,8 +241,16 @@ ROW_DAMAGES: dict[str, tuple[Work[None], str]] = {
     ),
     "a file is under another path": (moving(keys.FILES, b".parquet", b".orc"), "belongs elsewhere: to another file"),
     "the table of rows is gone": (removing(keys.TABLES), "rows of a table that is not there"),
-    "a row of no table": (putting(STRAY.encode(), b"{}"), STRAY.rpartition("/")[0] + "/: 1 rows of a table"),
-    "the files' snapshot is gone": (files_of_no_snapshot, "/77/: 1 rows of a snapshot that is not there"),
+    "a row of no table": (putting(STRAY.encode(), b"{}"), STRAY.rpartition("/")[0] + "/: 1 row of a table"),
+    "an imported table is gone": (
+        putting(keys.imported_key(UUID(int=7)), b"x"),
+        f"{keys.IMPORTED}{UUID(int=7)}/: 1 row of a table that is not there",
+    ),
+    "where a table came from cannot be read": (
+        putting(keys.imported_key(UUID(int=7)), b"\xff"),
+        f"{keys.IMPORTED}{UUID(int=7)}: the row cannot be read",
+    ),
+    "the files' snapshot is gone": (files_of_no_snapshot, "/77/: 1 row of a snapshot that is not there"),
     "a branch leads nowhere": (changing_table(refs_to_nowhere), "branch main points to snapshot 77"),
     "a snapshot is gone": (removing(keys.SNAPSHOTS), "which is not there"),
     "a parent is gone": (parent_without_record, "its file rows build on snapshot 77, which is not there"),

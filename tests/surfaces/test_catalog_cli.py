@@ -83,7 +83,7 @@ def test_namespaces_are_created_listed_changed_and_dropped(lake: Lake) -> None:
         {"namespace": "sales.europe", "tables": 0, "properties": {"tier": "1"}},
     ]
     assert re.search(r"sales\.europe +0 +tier=1", lake("namespaces", "sales").out)
-    assert "is not empty: 1 tables, 1 namespaces" in lake("namespaces", "--drop", "sales", code=2).err
+    assert "is not empty: 1 table, 1 namespace" in lake("namespaces", "--drop", "sales", code=2).err
     lake("namespaces", "--drop", "sales.europe")
     assert [one["namespace"] for one in lake.json("namespaces")] == ["sales"]
 

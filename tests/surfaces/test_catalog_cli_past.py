@@ -45,7 +45,7 @@ def test_files_of_an_earlier_snapshot_by_id_time_and_tag(filled: Lake) -> None:
         (("--snapshot", "1", "--ref", "main"), "one of them"),
         (("--snapshot", "1"), "Snapshot does not exist: 1"),
         (("--ref", "mian"), "Branch or tag does not exist: mian; did you mean 'main'?"),
-        (("--at", "2020-01-01"), "the table's history begins later"),
+        (("--at", "2020-01-01"), "at 2020-01-01 00:00:00 UTC; the table's history begins later, at 20"),
         (("--at", "soon"), "'soon' is not a moment"),
     ],
 )
@@ -130,12 +130,12 @@ def test_orphans_are_only_listed_until_told_to_delete_them(filled: Lake) -> None
 
     assert filled.json("orphans", "db.events") == {"table": "db.events", "deleted": False, "files": []}
     assert filled("orphans", "db.events", "--older-than", "0s").out == (
-        "data/stray.parquet\n1 files would be deleted; --delete does it\n"
+        "data/stray.parquet\n1 file would be deleted; --delete does it\n"
     )
     assert stray.exists()
 
     assert (
-        filled("orphans", "db.events", "--older-than", "0s", "--delete").out == "data/stray.parquet\n1 files deleted\n"
+        filled("orphans", "db.events", "--older-than", "0s", "--delete").out == "data/stray.parquet\n1 file deleted\n"
     )
     assert not stray.exists()
     assert rows_of(filled) == list(range(8))

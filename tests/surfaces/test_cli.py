@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -150,7 +151,27 @@ def test_compare_without_a_common_seed_says_so(endive: CommandLine) -> None:
     outcome = endive("compare", *seeds)
 
     assert outcome.code == 2
-    assert "no seed in common" in outcome.err
+    assert "have no seed in common: the first has seed 1, the second seed 2; run both" in outcome.err
+    outcome = endive("compare", seeds[0], str(Path(seeds[1]).parent), "--seeds", "2..3")
+    assert "the first has none of --seeds, the second seed 2" in outcome.err
+
+
+def test_compare_runs_a_configuration_with_the_seeds_of_the_result_beside_it(endive: CommandLine) -> None:
+    endive("run", "small.toml", "--seeds", "4..5")
+    (result,) = map(str, endive.directory.glob("experiments/*"))
+    endive.write("fast.toml", SMALL.replace('"s3"', '"s3x"'))
+
+    for sides in ((result, "fast.toml"), ("fast.toml", result)):
+        assert json.loads(endive("compare", *sides, "--json").out)["seeds"] == [4, 5]
+    assert json.loads(endive("compare", result, "fast.toml", "--seeds", "5..6", "--json").out)["seeds"] == [5]
+
+
+def test_compare_names_figures_as_a_run_does_and_only_its_own_options(endive: CommandLine) -> None:
+    shown = endive("compare", "small.toml", "small.toml").out
+    assert "all p99.9, ms" in shown
+    assert "p999" not in shown
+    assert "--seed " not in " ".join(endive("compare", "--help").out.split())
+    assert "--seed." not in endive("compare", "--help").out
 
 
 def test_compare_checks_both_sides_before_it_runs_one(endive: CommandLine) -> None:
@@ -243,6 +264,11 @@ def test_every_command_has_help(endive: CommandLine, command: tuple[str, ...]) -
 
     assert outcome.code == 0
     assert "Usage" in outcome.out
+
+
+def test_help_begins_with_all_that_there_is(endive: CommandLine) -> None:
+    words = " ".join(endive("--help").out.split())
+    assert "Iceberg tables on object storage: a catalog and a store that need nothing but a bucket, and" in words
 
 
 def test_the_version_is_shown(endive: CommandLine) -> None:

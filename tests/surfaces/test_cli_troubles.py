@@ -232,3 +232,55 @@ def test_figures_only_is_not_for_the_reference_engine(endive: CommandLine) -> No
 
     assert outcome.code == 2
     assert "keeps its rows" in outcome.err
+
+
+# Whose fault it is.
+
+
+def test_a_fault_of_an_option_is_not_blamed_on_the_file(endive: CommandLine) -> None:
+    endive.write("sweep.toml", 'base = "small.toml"\nseeds = "1..2"\n[grid]\n"transaction.retry" = [1, 2]\n')
+    wrong = ("--set", "catalog.num_table=3", "--set", "transaction.retry_backoff.jitter=-1")
+
+    for words in (("run", "small.toml"), ("config", "check", "small.toml"), ("compare", "small.toml", "small.toml")):
+        assert endive(*words, *wrong).err.startswith("error: --set: 2 faults\n  - catalog.num_table: unknown key")
+    swept = endive("sweep", "sweep.toml", "--plan", *wrong).err
+    assert swept.startswith("error: --set: 2 faults\n  - catalog.num_table: unknown key")
+    assert "(with" not in swept  # every member has them
+
+
+def test_a_fault_that_an_option_only_brings_to_light_is_the_options(endive: CommandLine) -> None:
+    closed = endive("run", "small.toml", "--set", "transaction.arrivals=closed").err
+    assert closed.startswith("error: --set: 1 fault\n  - transaction.writers: required for closed arrivals")
+    closed = endive(
+        "capacity", "small.toml", "--set", "transaction.arrivals=closed", "--set", "transaction.writers=2"
+    ).err
+    assert closed.startswith("error: --set: 1 fault\n  - transaction.arrivals: capacity is a load")
+
+
+def test_faults_of_the_file_and_of_an_option_are_told_apart(endive: CommandLine) -> None:
+    endive.write("bad.toml", SMALL.replace("runtime", "runtme"))
+
+    error = endive("run", "bad.toml", "--set", "catalog.num_table=3").err
+
+    assert error.startswith("error: bad.toml and --set: 2 faults\n")
+    assert "  - transaction.runtme: unknown key; did you mean 'runtime'?\n" in error
+    assert "  - --set: catalog.num_table: unknown key; did you mean 'num_tables'?\n" in error
+    assert endive("run", "bad.toml", "--set", "catalog.num_tables=3").err.startswith("error: bad.toml: 1 fault\n")
+
+
+def test_all_overrides_that_cannot_be_read_are_told_at_once(endive: CommandLine) -> None:
+    error = endive("run", "small.toml", "--set", "nonsense", "--set", "simulation.seed.x=1", "--set", "=1").err
+
+    assert error.startswith("error: --set: 3 faults\n  - 'nonsense': expected key=value")
+    assert "simulation.seed.x: seed is a value, not a table" in error
+
+
+def test_faults_of_values_to_vary_are_told_at_once(endive: CommandLine) -> None:
+    error = endive(
+        "capacity", "small.toml", "--vary", "catalog.num_tables=1,-1,-2", "--vary", "catalog.typ=cas,append"
+    ).err
+
+    assert error.startswith("error: --vary: 3 faults\n")
+    assert "catalog.typ: unknown key; did you mean 'type'?" in error
+    assert "but found -1" in error
+    assert "but found -2" in error

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 
+from endive.catalog.settings import SETTINGS, Setting
 from endive.cli.app import app
 from endive.sim.reference import Key, keys
 from tests.surfaces.catalog_tables import beside_table, s3_table
@@ -127,6 +128,17 @@ def key_table() -> str:
     return "\n".join(["| key | takes | default | meaning |", "|---|---|---|---|", *map(key_row, keys())])
 
 
+def setting_row(setting: Setting) -> str:
+    default = f"`{setting.default}`" if setting.default else ""
+    return f"| `{setting.name}` | {', '.join(setting.owners)} | {setting.takes} | {default} | {setting.meaning} |"
+
+
+def setting_table() -> str:
+    """Every property under `endive.`, as `endive.catalog.settings` has them."""
+    rows = ["| property | of | takes | default | meaning |", "|---|---|---|---|---|"]
+    return "\n".join([*rows, *map(setting_row, SETTINGS)])
+
+
 def closed_loop_row(row: dict[str, Any]) -> str:
     rate = f"{row[row['compared_with']]:.2f}"
     if row["compared_with"] == "implied_throughput":
@@ -181,6 +193,7 @@ def engine_table() -> str:
 
 
 GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
+    "catalog properties": ("docs/catalog.md", setting_table),
     "keys": ("docs/simulator.md", key_table),
     "closed loop": ("docs/simulator.md", closed_loop_table),
     "engine": ("docs/engine.md", engine_table),

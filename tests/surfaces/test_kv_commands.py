@@ -1,6 +1,7 @@
 """`endive kv`, as a user types it."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +73,18 @@ def test_a_checkpoint_is_read_by_name_until_it_is_removed(kv: Kv) -> None:
     assert isinstance(kv("get", "a", "--at", "before", code=1).exception, CheckpointGoneError)
 
 
+def test_checkpoints_are_listed_with_the_moment_at_which_they_expire(kv: Kv) -> None:
+    kv("put", "a", "1")
+    kv("checkpoint", "create", "--name", "hour")
+    kv("checkpoint", "create", "--name", "ever", "--lifetime-s", "0")
+
+    listed = kv("checkpoint", "list").stdout
+
+    assert "expires (UTC)" in listed
+    assert re.search(r"hour +\d+ +20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", listed)
+    assert re.search(r"ever +\d+ +never", listed)
+
+
 def test_damage_is_named_and_the_code_is_1(kv: Kv, tmp_path: Path) -> None:
     kv("put", "a", "1")
     kv("compact")
@@ -84,7 +97,9 @@ def test_damage_is_named_and_the_code_is_1(kv: Kv, tmp_path: Path) -> None:
 
 def test_a_place_without_a_store_is_named(kv: Kv) -> None:
     for command in (("get", "a"), ("delete", "a"), ("check",), ("compact",), ("stats",), ("checkpoint", "list")):
-        assert isinstance(kv(*command, code=1).exception, StoreNotFoundError)
+        error = kv(*command, code=1).exception
+        assert isinstance(error, StoreNotFoundError)
+        assert f"`endive kv open {error.url}` makes one" in str(error)
 
 
 def test_a_place_that_would_be_gone_is_refused() -> None:

@@ -9,13 +9,15 @@ from pyiceberg.exceptions import CommitFailedException, ValidationError
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.update.schema import UpdateSchema
 
-from endive.catalog.pyiceberg import CREATE, EndiveCatalog
+from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.settings import CREATE, require_known
 from endive.cli.catalog.columns import parse_column, parse_type
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened, pairs, reach
 from endive.cli.catalog.rendering import partition_text, print_json, say
 from endive.cli.catalog.tables import table_document
-from endive.errors import CommitConflictError, ConfigurationError
+from endive.errors import CommitConflictError, ConfigurationError, FaultsOfAll
 
+COMMAND = "endive catalog set"
 FORMAT = TableProperties.FORMAT_VERSION
 Change = Callable[[UpdateSchema], object]
 
@@ -54,14 +56,16 @@ def set_values(
 
     `endive catalog set s3://bucket/lake db.events --add-column 'region string' --type id=long`
     """
-    updates = pairs(settings, "endive catalog set")
-    changes = _changes(added or (), dropped or (), pairs(renamed, "--rename-column"), pairs(types, "--type"))
+    faults = FaultsOfAll()
+    updates = _updates(faults, settings)
+    changes = _changes(faults, added or (), dropped or (), renamed, types)
+    faults.tell(COMMAND)
     if not (updates or removals or changes):
-        raise ConfigurationError("endive catalog set", ["nothing to change: name a KEY=VALUE, or see --help"])
+        raise ConfigurationError(COMMAND, ["nothing to change: name a KEY=VALUE, or see --help"])
     with opened(url, endpoint, properties) as catalog:
         known = catalog.load_table(name).metadata.properties
         _require_known(removals or (), known, name)
-        plug_in = EndiveCatalog("endive", uri=url, **{CREATE: "false"}, **reach(endpoint, properties))
+        plug_in = EndiveCatalog("endive", **{**reach(endpoint, properties), "uri": url, CREATE: "false"})
         try:
             _commit(plug_in.load_table(name), updates, removals or (), changes, name)
         finally:
@@ -79,25 +83,40 @@ def _require_known(removals: Sequence[str], known: dict[str, str], name: str) ->
         raise ConfigurationError("--remove", faults)
 
 
+def _updates(faults: FaultsOfAll, settings: Sequence[str] | None) -> dict[str, str]:
+    """Return the properties to set."""
+    updates: dict[str, str] = {}
+    with faults.gathered():
+        updates = pairs(settings, COMMAND)
+        require_known(updates, "table", COMMAND)
+    return updates
+
+
 def _changes(
-    added: Sequence[str], dropped: Sequence[str], renamed: dict[str, str], types: dict[str, str]
+    faults: FaultsOfAll,
+    added: Sequence[str],
+    dropped: Sequence[str],
+    renamed: Sequence[str] | None,
+    types: Sequence[str] | None,
 ) -> list[tuple[str, Change]]:
     """Return the changes of columns, each with the words that asked for it. A dot leads into a struct."""
     changes: list[tuple[str, Change]] = []
     for text in added:
-        field = parse_column(text, "--add-column")
-        path = tuple(field.name.split("."))
-        change = partial(UpdateSchema.add_column, path=path, field_type=field.field_type, required=field.required)
-        changes.append((f"--add-column {text!r}", change))
+        with faults.gathered():
+            field = parse_column(text, "--add-column")
+            path = tuple(field.name.split("."))
+            change = partial(UpdateSchema.add_column, path=path, field_type=field.field_type, required=field.required)
+            changes.append((f"--add-column {text!r}", change))
     for column in dropped:
         changes.append((f"--drop-column {column}", partial(_drop, column=column)))
-    for old, new in renamed.items():
-        changes.append(
-            (f"--rename-column {old}={new}", partial(UpdateSchema.rename_column, path_from=old, new_name=new))
-        )
-    for column, text in types.items():
-        wanted = parse_type(text, "--type")
-        changes.append((f"--type {column}={text}", partial(UpdateSchema.update_column, path=column, field_type=wanted)))
+    with faults.gathered():
+        for old, new in pairs(renamed, "--rename-column").items():
+            change = partial(UpdateSchema.rename_column, path_from=old, new_name=new)
+            changes.append((f"--rename-column {old}={new}", change))
+    with faults.gathered():
+        for column, text in pairs(types, "--type").items():
+            change = partial(UpdateSchema.update_column, path=column, field_type=parse_type(text, "--type"))
+            changes.append((f"--type {column}={text}", change))
     return changes
 
 
@@ -131,6 +150,8 @@ def _commit(
     except CommitFailedException as error:
         raise CommitConflictError(name, f"{error}; nothing was changed, try again") from error
     except (ValidationError, ValueError) as error:
+        if isinstance(error.__cause__, ConfigurationError):
+            raise error.__cause__ from error  # the plug-in's words for it would be a list inside a list
         raise ConfigurationError(name, [str(error)]) from error
 
 

@@ -9,12 +9,13 @@ from endive.catalog.checking import CatalogReport
 from endive.catalog.checking import check as check_catalog
 from endive.catalog.opening import FOLDER, open_place, url_of
 from endive.catalog.row_checking import CatalogFault
-from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, opened, reach, require_lasting
+from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, as_typed, opened, reach, require_lasting
 from endive.cli.catalog.rendering import print_json
 from endive.cli.console import output
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import CatalogNotFoundError, CorruptObjectError, MissingObjectError, StoreNotFoundError
 from endive.kv.check import check_store
+from endive.wording import counted
 
 FAULTS_FOUND = 1
 
@@ -57,7 +58,8 @@ def _store_faults(url: str, settings: dict[str, str]) -> list[CatalogFault]:
     place = url_of(url)
     driver = BlockingDriver(open_place(f"{place}/{FOLDER}", settings))
     try:
-        found = driver.run(check_store()).faults
+        with as_typed(url):
+            found = driver.run(check_store()).faults
     except StoreNotFoundError as error:
         raise CatalogNotFoundError(place) from error
     finally:
@@ -78,10 +80,9 @@ def _print(faults: list[CatalogFault], report: CatalogReport, as_json: bool) -> 
         return
     for fault in faults:
         output.print(f"[red]fault:[/] {output.escape(str(fault))}", soft_wrap=True)
-    looked_at = ", ".join(f"{count} {what}" for what, count in figures.items())
+    looked_at = ", ".join(counted(count, what.removesuffix("s")) for what, count in figures.items())
     if report.leftovers:
-        words = (
-            "rows of dropped tables or expired snapshots are left by a crash or still being cleared, which is harmless"
-        )
-        output.print(f"{report.leftovers} {words}; the next `endive catalog expire` or `orphans --delete` clears them")
-    output.print(f"looked at {looked_at}; {len(faults)} faults")
+        rows = f"{counted(report.leftovers, 'row')} of dropped tables or expired snapshots"
+        words = "left by a crash or still being cleared, which is harmless"
+        output.print(f"{rows}: {words}; the next `endive catalog expire` or `orphans --delete` clears them")
+    output.print(f"looked at {looked_at}; {counted(len(faults), 'fault')}")

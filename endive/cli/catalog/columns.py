@@ -8,7 +8,7 @@ Every column and partition is read by itself, so that all faults are found at on
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from itertools import count
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform,
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from endive.errors import ConfigurationError
-from endive.sim.faults import suggestion
+from endive.wording import nearest, suggestion
 
 T = TypeVar("T")
 
@@ -59,12 +59,29 @@ class _FaultError(Exception):
 
 def parse_schema(text: str, source: str = "--schema") -> Schema:
     """Return the schema that a text describes, or say everything that is wrong with it."""
+    schema, faults = _readable_schema(text)
+    if faults:
+        raise ConfigurationError(source, faults)
+    return schema
+
+
+def _readable_schema(text: str) -> tuple[Schema, list[str]]:
+    """Return the columns that can be read, and the faults of the rest."""
     ids = count(1)
     fields, faults = _each(_split(text), lambda part: _column(part, ids))
     faults += _repeated([field.name for field in fields])
-    if faults:
-        raise ConfigurationError(source, faults)
-    return Schema(*fields)
+    return Schema(*{field.name: field for field in fields}.values()), faults
+
+
+def check_partitions(partitions: str, schema: str) -> None:
+    """Say everything that is wrong with the partitions of a table whose schema is given as text, and may be wrong.
+
+    What is wrong with the schema is left to `parse_schema`. A column that is there but cannot be read may be
+    partitioned by: nobody can tell yet whether that goes.
+    """
+    readable, _ = _readable_schema(schema)
+    named = [match["quoted"] or match["plain"] for part in _split(schema) if (match := COLUMN.fullmatch(part))]
+    parse_partitions(partitions, readable, unread=set(named) - set(readable.column_names))
 
 
 def parse_column(text: str, source: str) -> NestedField:
@@ -83,9 +100,15 @@ def parse_type(text: str, source: str) -> IcebergType:
         raise ConfigurationError(source, [str(fault)]) from fault
 
 
-def parse_partitions(text: str, schema: Schema, source: str = "--partition") -> PartitionSpec:
-    """Return the partition spec that a text describes, or say everything that is wrong with it."""
-    fields, faults = _each(_split(text), lambda part: _partition(part, schema))
+def parse_partitions(
+    text: str, schema: Schema, source: str = "--partition", unread: Set[str] = frozenset()
+) -> PartitionSpec:
+    """Return the partition spec that a text describes, or say everything that is wrong with it.
+
+    Partitions of columns in `unread` are passed over.
+    """
+    found, faults = _each(_split(text), lambda part: _partition(part, schema, unread))
+    fields = [field for field in found if field is not None]
     faults += _repeated([field.name for field in fields])
     columns = set(schema.column_names)
     faults += [
@@ -213,18 +236,23 @@ def _unknown_type(text: str) -> str:
     outer = re.split(r"[\[(<\s]", text.strip().lower())[0]
     if outer in OTHERS:
         return f"no type {text!r}; Iceberg calls it {OTHERS[outer]}"
-    return f"no type {text!r}" + (suggestion(outer, TYPES) or f"; known: {', '.join(TYPES)}")
+    whole = {re.split(r"[\[(<]", known)[0]: known for known in TYPES}
+    meant = nearest(outer, whole)
+    hint = f"; did you mean {whole[meant]!r}?" if meant is not None else f"; known: {', '.join(TYPES)}"
+    return f"no type {text!r}{hint}"
 
 
 # Partitions.
 
 
-def _partition(text: str, schema: Schema) -> PartitionField:
+def _partition(text: str, schema: Schema, unread: Set[str]) -> PartitionField | None:
     match = PARTITION.fullmatch(text)
     if match is None or not match["what"]:
         raise _FaultError("an empty partition: write a column, or a transform of one, such as `day(ts)`")
     call = CALL.fullmatch(match["what"])
     name, column = _transform(call) if call is not None else ("identity", match["what"])
+    if column.strip().strip('"') in unread:
+        return None
     source = _find(column.strip().strip('"'), schema)
     transform: Transform[object, object] = parse_transform(name)
     if isinstance(transform, UnknownTransform):

@@ -1,5 +1,6 @@
 """`endive catalog files`, `orphans`, `import` and `export`: what is in the bucket."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,15 +20,16 @@ from endive.catalog.files import chain_of
 from endive.catalog.names import table_of
 from endive.catalog.opening import url_of
 from endive.catalog.tables import load_table
+from endive.catalog.upkeep import KEPT, is_collectable
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
 from endive.cli.catalog.past import Moment, Ref, SnapshotId, chosen
-from endive.cli.catalog.rendering import cell, partition_values, print_json, print_rows, relative, say, size
+from endive.cli.catalog.rendering import partition_values, print_json, print_rows, relative, say, size
 from endive.cli.catalog.tables import table_document
 from endive.cli.catalog.times import limit_ms
 from endive.drivers.blocking import unix_ms
 from endive.errors import ConfigurationError
 from endive.files import write_durably
-from endive.sim.faults import suggestion
+from endive.wording import counted, suggestion
 
 
 def files(
@@ -72,7 +74,7 @@ def files(
     _print(rows, metadata)
     source = "planned from records" if indexed else "planned from manifests"
     say(
-        f"{len(found)} of {len(everything)} files, {size(read_bytes)} of {size(all_bytes)}; "
+        f"{len(found)} of {counted(len(everything), 'file')}, {size(read_bytes)} of {size(all_bytes)}; "
         f"{len(everything) - len(found)} skipped; {source}"
     )
 
@@ -152,7 +154,7 @@ def orphans(
     """List the files below a table's location that no snapshot and no metadata file needs; `--delete` deletes them.
 
     They are what crashes and failed commits leave. A young one may belong to a commit under way, so the age should be
-    longer than any commit takes.
+    longer than any commit takes. A table with `gc.enabled=false` is only listed.
 
     For example:
 
@@ -160,17 +162,19 @@ def orphans(
     """
     limit = limit_ms(older_than, unix_ms(), "--older-than")
     with opened(url, endpoint, properties) as catalog:
-        location = catalog.load_table(name).metadata.location
+        metadata = catalog.load_table(name).metadata
         found = sorted(catalog.remove_orphan_files(name, limit, dry_run=not delete))
     if as_json:
         print_json({"table": name, "deleted": delete, "files": found})
         return
     for path in found:
-        say(relative(path, location))
+        say(relative(path, metadata.location))
     if delete:
-        say(f"{len(found)} files deleted")
+        say(f"{counted(len(found), 'file')} deleted")
+    elif found and not is_collectable(metadata):
+        say(f"{counted(len(found), 'file')} that nothing needs; {KEPT}")
     else:
-        say(f"{len(found)} files would be deleted" + ("; --delete does it" if found else ""))
+        say(f"{counted(len(found), 'file')} would be deleted" + ("; --delete does it" if found else ""))
 
 
 def import_table(
@@ -188,8 +192,9 @@ def import_table(
 ) -> None:
     """Take over an Iceberg table by its metadata file, with its snapshots, branches, tags and history.
 
-    No file is copied or changed. From then on the table must be written through this catalog only. With
-    `--index-files`, scans are planned from records at once; else from the first commit that rewrites everything.
+    No file is copied or changed. From then on the table must be written through this catalog only, and what deletes
+    files here, such as `drop --purge`, takes them from the catalog that the table came from. With `--index-files`,
+    scans are planned from records at once; else from the first commit that rewrites everything.
 
     For example:
 
@@ -201,15 +206,32 @@ def import_table(
         try:
             table = catalog.register_table(name, location)
         except (OSError, PydanticValidationError, ValidationError, ValueError) as error:
-            problem = "not there" if isinstance(error, FileNotFoundError) else f"not a metadata file: {error}"
-            raise ConfigurationError(location, [problem]) from error
+            raise ConfigurationError(location, _import_faults(error)) from error
         indexed = catalog.index_files(name) if index else None
         table = catalog.load_table(name)
     if as_json:
         print_json(table_document(table) | {"indexed_files": indexed})
     else:
-        suffix = f", {cell(indexed)} files in the records" if indexed is not None else ""
-        say(f"{name} is in the catalog: {len(table.metadata.snapshots)} snapshots{suffix}")
+        suffix = f", {counted(indexed, 'file')} in the records" if indexed is not None else ""
+        say(f"{name} is in the catalog: {counted(len(table.metadata.snapshots), 'snapshot')}{suffix}")
+        forbid = shlex.join(("endive", "catalog", "set", url, name, "gc.enabled=false"))
+        say(
+            f"its files stay in {table.metadata.location}, shared with the catalog that it came from: `drop --purge`, "
+            f"`expire` and `orphans --delete` delete them for both; `{forbid}` forbids that"
+        )
+
+
+def _import_faults(error: Exception) -> list[str]:
+    """Return why a file cannot be imported; a fault for each thing that is wrong inside it."""
+    if isinstance(error, FileNotFoundError):
+        return ["not there"]
+    inside = error if isinstance(error, PydanticValidationError) else error.__cause__
+    if not isinstance(inside, PydanticValidationError):
+        return [f"not a metadata file: {error}"]
+    faults = [(".".join(map(str, one["loc"])), one["msg"]) for one in inside.errors(include_url=False)]
+    # A place begins with the version of the format by which the file was read.
+    parts = [("not a metadata file", place.lstrip("0123456789."), problem) for place, problem in faults]
+    return [": ".join(filter(None, part)) for part in parts]
 
 
 def export(

@@ -17,6 +17,7 @@ from endive.cli.catalog.opening import (
     Properties,
     Url,
     all_namespaces,
+    as_typed,
     opened,
     pairs,
     reach,
@@ -48,12 +49,13 @@ def init(
     """
     settings = reach(endpoint, properties)
     require_lasting(url, settings)
-    try:
-        with KVCatalog.open(url, properties=settings) as catalog:
-            place, created, kept = catalog.url, False, catalog.warehouse
-    except CatalogNotFoundError:
-        with KVCatalog.create(url, warehouse, settings) as catalog:
-            place, created, kept = catalog.url, True, catalog.warehouse
+    with as_typed(url):
+        try:
+            with KVCatalog.open(url, properties=settings) as catalog:
+                place, created, kept = catalog.url, False, catalog.warehouse
+        except CatalogNotFoundError:
+            with KVCatalog.create(url, warehouse, settings) as catalog:
+                place, created, kept = catalog.url, True, catalog.warehouse
     if warehouse is not None and url_of(warehouse) != kept:
         raise ConfigurationError(place, [f"the catalog is there already, and its warehouse is {kept}"])
     if as_json:

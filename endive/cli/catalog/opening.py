@@ -1,5 +1,6 @@
 """What all commands share: where the catalog is, how it is opened, and what is said when a name is wrong."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated
@@ -12,9 +13,16 @@ from endive.catalog.namespaces import namespaces_in
 from endive.catalog.opening import FOLDER, open_place, url_of
 from endive.catalog.upkeep import all_tables
 from endive.catalog.works import Transaction
-from endive.errors import ConfigurationError, NotInCatalogError, ResultError
+from endive.errors import (
+    AlreadyInCatalogError,
+    ConfigurationError,
+    NotInCatalogError,
+    ResultError,
+    StorageAccessError,
+    StorageUnavailableError,
+)
 from endive.protocol.requests import Steps
-from endive.sim.faults import suggestion
+from endive.wording import suggestion
 
 Url = Annotated[
     str, typer.Argument(metavar="URL", help="Where the catalog is: a directory, `file:///dir`, `s3://…`, `gs://…`.")
@@ -55,9 +63,23 @@ def reach(endpoint: str | None, properties: Sequence[str] | None) -> dict[str, s
 
 
 def require_lasting(url: str, settings: Mapping[str, str]) -> None:
-    """Raise if what is at a URL would be gone when the command ends."""
-    if not open_place(f"{url_of(url)}/{FOLDER}", settings).capabilities.shared:
+    """Raise if there cannot be a catalog at a URL, or if it would be gone when the command ends."""
+    with as_typed(url):
+        shared = open_place(f"{url_of(url)}/{FOLDER}", settings).capabilities.shared
+    if not shared:
         raise ConfigurationError(url, ["it would be gone when the command ends; give a directory or a bucket"])
+
+
+@contextmanager
+def as_typed(url: str) -> Iterator[None]:
+    """Let errors of reaching a catalog name the URL that was typed, and not the objects below it."""
+    try:
+        yield
+    except ConfigurationError as error:
+        within = error.source.startswith(url_of(url))
+        raise ConfigurationError(url if within else error.source, error.faults) from error
+    except (StorageAccessError, StorageUnavailableError) as error:
+        raise type(error)(url, error.problem) from error
 
 
 @contextmanager
@@ -71,23 +93,47 @@ def opened(
     """Open a catalog that exists. A wrong name is answered with the nearest right one; `table`: whose refs to offer."""
     settings = reach(endpoint, properties)
     require_lasting(url, settings)
-    with KVCatalog.open(url, warehouse, settings) as catalog:
+    with as_typed(url):
+        found = KVCatalog.open(url, warehouse, settings)
+    with found as catalog:
         try:
             yield catalog
         except NotInCatalogError as error:
-            raise NotInCatalogError(error.kind, error.name, _hint(catalog, error, table)) from error
+            raise NotInCatalogError(error.kind, error.name, _hint(catalog, error, url, table)) from error
+        except AlreadyInCatalogError as error:
+            raise AlreadyInCatalogError(error.kind, error.name, _remedy(error, url, table)) from error
         except OSError as error:
             remedy = MISSING if isinstance(error, FileNotFoundError) else UNREACHABLE
             raise ResultError(error.filename or url, error.strerror or str(error), remedy) from error
 
 
-def _hint(catalog: KVCatalog, error: NotInCatalogError, table: str | None) -> str:
+def _hint(catalog: KVCatalog, error: NotInCatalogError, url: str, table: str | None) -> str:
     """Return what may help who typed a wrong name."""
     near = suggestion(error.name, _names(catalog, error.kind, table)).removeprefix("; ")
-    listing = {"Table": "tables", "Namespace": "namespaces", "Snapshot": "history", "Branch or tag": "show"}
-    subject = f" {table}" if table is not None and error.kind in {"Snapshot", "Branch or tag"} else ""
-    command = f"`endive catalog {listing[error.kind]} {catalog.url}{subject}` lists what there is"
+    if error.kind == "Namespace":
+        make = f"`{_command('namespaces', url, '--create', error.name)}` makes it"
+        return f"{near} Else {make}" if near else make
+    listing = {"Table": "tables", "Snapshot": "history", "Branch or tag": "show"}
+    subject = (table,) if table is not None and error.kind != "Table" else ()
+    command = f"`{_command(listing[error.kind], url, *subject)}` lists what there is"
     return "; ".join(part for part in (error.hint, near) if part) or command
+
+
+def _remedy(error: AlreadyInCatalogError, url: str, table: str | None) -> str:
+    """Return where a name that is taken is, and what can be done."""
+    if error.hint:
+        return error.hint
+    if error.kind == "Namespace":
+        return f"`{_command('tables', url, error.name)}` lists what it holds"
+    if error.kind == "Table":
+        show, drop = _command("show", url, error.name), _command("drop", url, error.name)
+        return f"choose another name; `{show}` shows what is there, `{drop}` removes it"
+    return f"choose another name; `{_command('show', url, table or 'TABLE')}` shows where it is, and --drop removes it"
+
+
+def _command(name: str, *words: str) -> str:
+    """Return a command of this group, as it can be typed."""
+    return shlex.join(("endive", "catalog", name, *words))
 
 
 def _names(catalog: KVCatalog, kind: str, table: str | None) -> list[str]:

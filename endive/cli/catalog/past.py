@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from endive.catalog import KVCatalog, LoadedTable
@@ -12,10 +12,11 @@ from endive.catalog.refs import is_ancestor, snapshot_at, snapshot_by_id, snapsh
 from endive.catalog.retention import expiring
 from endive.catalog.upkeep import ExpiredSnapshots, require_collectable
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
-from endive.cli.catalog.rendering import count, operation, print_json, print_rows, refs_at, say, snapshot_document
+from endive.cli.catalog.rendering import count, kept, operation, print_json, print_rows, refs_at, say, snapshot_document
 from endive.cli.catalog.times import duration_ms, iso, limit_ms, moment_ms, shown
 from endive.drivers.blocking import unix_ms
 from endive.errors import ConfigurationError
+from endive.wording import counted
 
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", help="A snapshot, by its id.")]
 Moment = Annotated[
@@ -205,10 +206,15 @@ def _print_refs(
     if as_json:
         print_json(documents)
     elif ref is not None:
-        where = "is gone" if drop else f"is at snapshot {found[ref].snapshot_id}"
-        say(f"{kind.value} {ref} of {name} {where}")
+        say(f"{kind.value} {ref} of {name} {'is gone' if drop else _at(found[ref])}")
     else:
-        print_rows((kind.value, "snapshot"), [(one["name"], str(one["snapshot_id"])) for one in documents])
+        rows = [(key, str(one.snapshot_id), kept(one)) for key, one in found.items()]
+        print_rows((kind.value, "snapshot", "kept"), rows)
+
+
+def _at(ref: SnapshotRef) -> str:
+    place = f"is at snapshot {ref.snapshot_id}"
+    return place if ref.max_ref_age_ms is None else f"{place}, kept {kept(ref)}"
 
 
 def expire(
@@ -247,12 +253,9 @@ def expire(
         document = {"table": name, "dry_run": dry_run, "snapshot_ids": ids}
         print_json(document | {"refs": list(done.refs), "deleted_files": files})
         return
-    snapshots = f"{len(ids)} of {len(table.metadata.snapshots)} snapshots"
-    say(
-        f"{name}: {snapshots} would go"
-        if dry_run
-        else f"{name}: {snapshots} are gone, and {len(files)} files with them"
-    )
+    snapshots = f"{len(ids)} of {counted(len(table.metadata.snapshots), 'snapshot')}"
+    went = "would go" if dry_run else f"gone, and {counted(len(files), 'file')} with them"
+    say(f"{name}: {snapshots} {went}")
     if done.refs:
         say(f"past their age, and {'would go' if dry_run else 'gone'}: {', '.join(done.refs)}")
     if dry_run and ids:

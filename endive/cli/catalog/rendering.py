@@ -7,12 +7,14 @@ from typing import Any
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 from rich.table import Table
 
-from endive.cli.catalog.times import iso
+from endive.cli.catalog.times import iso, span
 from endive.cli.console import output
+from endive.wording import counted
 
 SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -52,6 +54,16 @@ def cell(value: object) -> str:
     if value is None or value == "":
         return "-"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def kept(ref: SnapshotRef) -> str:
+    """Return how long `expire` leaves a branch or tag alone, and the snapshots of a branch."""
+    parts = ["for ever" if ref.max_ref_age_ms is None else span(ref.max_ref_age_ms)]
+    if ref.max_snapshot_age_ms is not None:
+        parts.append(f"snapshots {span(ref.max_snapshot_age_ms)}")
+    if ref.min_snapshots_to_keep is not None:
+        parts.append(f"at least {counted(ref.min_snapshots_to_keep, 'snapshot')}")
+    return ", ".join(parts)
 
 
 def size(size_bytes: int | None) -> str | None:

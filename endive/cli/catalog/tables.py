@@ -1,5 +1,6 @@
 """`endive catalog create`, `show`, `rename` and `drop`: tables as a whole."""
 
+from itertools import takewhile
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -12,12 +13,16 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from endive.catalog import KVCatalog, LoadedTable
+from endive.catalog.maintenance import path_of
 from endive.catalog.names import table_of, text_of
-from endive.cli.catalog.columns import parse_partitions, parse_schema
+from endive.catalog.settings import require_known
+from endive.catalog.upkeep import files_to_purge, require_collectable
+from endive.cli.catalog.columns import check_partitions, parse_partitions, parse_schema
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened, pairs
 from endive.cli.catalog.rendering import (
     cell,
     count,
+    kept,
     operation,
     partition_text,
     print_facts,
@@ -28,14 +33,19 @@ from endive.cli.catalog.rendering import (
     snapshot_document,
 )
 from endive.cli.catalog.times import iso, shown
-from endive.cli.console import errors
+from endive.cli.console import asked, errors
 from endive.errors import (
     ConfigurationError,
     CorruptObjectError,
+    FaultsOfAll,
     NotInCatalogError,
     OutcomeUnknownError,
     ResultError,
 )
+from endive.wording import counted
+
+PLACES_SHOWN = 10
+"""Folders of files to be deleted that a question names."""
 
 
 def create(
@@ -76,10 +86,7 @@ def create(
 
     `endive catalog create lake db.trips --like trips.parquet --set write.format.default=parquet`
     """
-    if (schema is None) == (like is None):
-        raise ConfigurationError("endive catalog create", ["the columns come from --schema or --like, one of them"])
-    table_of(name)
-    updates = pairs(settings, "--set")
+    updates = _checked(name, schema, like, partition, settings)
     with opened(url, endpoint, properties, warehouse=warehouse) as catalog:
         columns = parse_schema(schema) if schema is not None else _columns_of(catalog, str(like))
         spec = parse_partitions(partition, columns) if partition is not None else UNPARTITIONED_PARTITION_SPEC
@@ -91,6 +98,30 @@ def create(
         print_json(table_document(table))
     else:
         say(f"created {name} at {table.metadata.location}")
+
+
+def _checked(
+    name: str, schema: str | None, like: str | None, partition: str | None, settings: list[str] | None
+) -> dict[str, str]:
+    """Return the properties of a table to be created; raise all that is wrong with what was typed."""
+    updates: dict[str, str] = {}
+    faults = FaultsOfAll()
+    with faults.gathered():
+        if (schema is None) == (like is None):
+            raise ConfigurationError("endive catalog create", ["the columns come from --schema or --like, one of them"])
+    with faults.gathered():
+        table_of(name)
+    if schema is not None:
+        with faults.gathered():
+            parse_schema(schema)
+    if schema is not None and partition is not None:
+        with faults.gathered():
+            check_partitions(partition, schema)
+    with faults.gathered():
+        updates = pairs(settings, "--set")
+        require_known(updates, "table", "--set")
+    faults.tell("endive catalog create")
+    return updates
 
 
 def _columns_of(catalog: KVCatalog, file: str) -> Schema:
@@ -131,8 +162,11 @@ def show(
     print_rows(("id", "column", "type", "", "comment"), columns, numbers=("id",))
     if metadata.refs:
         say("")
-        rows = [(key, ref.snapshot_ref_type.value, str(ref.snapshot_id)) for key, ref in sorted(metadata.refs.items())]
-        print_rows(("branch or tag", "kind", "snapshot"), rows)
+        rows = [
+            (key, ref.snapshot_ref_type.value, str(ref.snapshot_id), kept(ref))
+            for key, ref in sorted(metadata.refs.items())
+        ]
+        print_rows(("branch or tag", "kind", "snapshot", "kept"), rows)
     if metadata.properties:
         say("")
         print_rows(("property", "value"), sorted(metadata.properties.items()))
@@ -154,16 +188,16 @@ def _facts(table: LoadedTable) -> list[tuple[str, object]]:
     ]
     if current is None:
         return [*facts, ("current snapshot", "none: the table is empty")]
-    figures = ", ".join(
-        f"{text} {word}"
-        for text, word in (
-            (cell(count(current, "total-records")), "rows"),
-            (cell(count(current, "total-data-files")), "files"),
-            (cell(size(count(current, "total-files-size"))), "in all"),
+    figures = [
+        counted(number, noun) if number is not None else f"- {noun}s"
+        for noun, number in (
+            ("row", count(current, "total-records")),
+            ("file", count(current, "total-data-files")),
         )
-    )
+    ]
+    figures.append(f"{cell(size(count(current, 'total-files-size')))} in all")
     moment = f"{operation(current)}, {shown(current.timestamp_ms)}"
-    return [*facts, ("current snapshot", f"{current.snapshot_id} ({moment})"), ("holds", figures)]
+    return [*facts, ("current snapshot", f"{current.snapshot_id} ({moment})"), ("holds", ", ".join(figures))]
 
 
 def table_document(table: LoadedTable) -> dict[str, Any]:
@@ -217,6 +251,9 @@ def drop(
     A table that somebody writes to between the question and the answer is not dropped. A writer that commits after
     the drop is told that the table is gone, and what it wrote stays as files that no table names.
 
+    A purge takes the files wherever they are: those of a table that was imported are taken from the catalog that it
+    came from as well. The question says where they are.
+
     For example:
 
     `endive catalog drop s3://bucket/lake db.scratch --purge`
@@ -233,7 +270,7 @@ def drop(
                 say(f"{name} was dropped before, and what was left of its files is deleted now")
             return
         if not yes:
-            _confirm(table, purge)
+            _confirm(catalog, table, purge)
         try:
             catalog.drop_table(name, purge, expected=table)
         except (CorruptObjectError, FileNotFoundError) as error:
@@ -252,16 +289,45 @@ def drop(
         say(f"dropped {name}; {files}")
 
 
-def _confirm(table: LoadedTable, purge: bool) -> None:
-    """Ask whether to drop a table; on standard error, since standard output is for results."""
+def _confirm(catalog: KVCatalog, table: LoadedTable, purge: bool) -> None:
+    """Ask whether to drop a table, and say which files would go with it."""
     name = text_of(table.identifier)
-    rows = count(table.metadata.current_snapshot(), "total-records") or 0
-    holds = f"{rows:,} rows, {len(table.metadata.snapshots)} snapshots"
-    errors.print(errors.escape(f"{name}: {holds}, changed {shown(table.metadata.last_updated_ms)}"))
-    try:
-        agreed = typer.confirm("Drop it and delete its files?" if purge else "Drop it, and keep its files?", err=True)
-    except typer.Abort as nobody:
-        raise ConfigurationError(name, ["nobody answered, and nothing was dropped; --yes does not ask"]) from nobody
+    rows = counted(count(table.metadata.current_snapshot(), "total-records") or 0, "row")
+    holds = f"{rows}, {counted(len(table.metadata.snapshots), 'snapshot')}"
+    _tell(f"{name}: {holds}, changed {shown(table.metadata.last_updated_ms)}")
+    imported = catalog.imported_from(name)
+    if imported is not None:
+        _tell(f"it was imported from {imported}: the catalog that it came from may still need its files")
+    if purge:
+        require_collectable(table.identifier, table.metadata)
+        _tell_purged(catalog, table)
+    agreed = asked("Drop it and delete these files?" if purge else "Drop it, and keep its files?")
+    if agreed is None:
+        raise ConfigurationError(name, ["nobody answered, and nothing was dropped; --yes does not ask"])
     if not agreed:
         errors.print("nothing was dropped")
         raise typer.Exit(1)
+
+
+def _tell(line: str) -> None:
+    errors.print(errors.escape(line), soft_wrap=True)
+
+
+def _tell_purged(catalog: KVCatalog, table: LoadedTable) -> None:
+    """Say how many files a purge would delete where: in the table's location, and in the folders of all others."""
+    location = table.metadata.location.rstrip("/")
+    places: dict[str, int] = {}
+    for path in files_to_purge(catalog, table.metadata, table.metadata_location, []):
+        place = location if path_of(path).startswith(f"{path_of(location)}/") else _folder(path)
+        places[place] = places.get(place, 0) + 1
+    for place, files in sorted(places.items())[:PLACES_SHOWN]:
+        _tell(f"{counted(files, 'file')} would be deleted in {place}")
+    rest = sorted(places.items())[PLACES_SHOWN:]
+    if rest:
+        _tell(f"{counted(sum(files for _, files in rest), 'file')} in {counted(len(rest), 'other folder')}")
+
+
+def _folder(path: str) -> str:
+    """Return the folder of a file; one of a partition (`day=2026-03-01`) counts as the one that it is in."""
+    folders = path.split("/")[:-1]
+    return "/".join(takewhile(lambda folder: "=" not in folder, folders))

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 
 from endive.errors import ConfigurationError
+from endive.wording import utc
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*")
@@ -42,9 +43,15 @@ def limit_ms(text: str, now_ms: int, option: str) -> int:
         raise ConfigurationError(option, [fault]) from error
 
 
+def span(duration_ms: int) -> str:
+    """Return a duration as it can be typed, in the largest unit that it is a whole number of."""
+    unit = next(unit for unit in ("d", "h", "m", "s", "ms") if duration_ms % UNITS_MS[unit] == 0)
+    return f"{duration_ms // UNITS_MS[unit]}{unit}"
+
+
 def shown(unix_ms: int) -> str:
     """Return a moment for people, in UTC to the second."""
-    return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return utc(unix_ms)
 
 
 def iso(unix_ms: int) -> str:

@@ -31,15 +31,12 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql.datasource import WriterCommitMessage
 
-from endive.catalog.pyiceberg import COMMIT_ID
 from endive.catalog.rebase import MAY_MOVE
+from endive.catalog.settings import COMMIT_ID, WRITE_ID
 from endive.errors import AttemptsExhaustedError, OutcomeUnknownError
 from endive.pipeline.tables.options import Place, WriteOptions, open_catalog
 from endive.pipeline.tables.replacing import stage
 from endive.pipeline.tables.writing import delete_files
-
-WRITE_ID = "endive.write-id"
-"""In a snapshot's summary: which run of a job wrote its files. Tells a commit of one's own from an earlier one."""
 
 ATTEMPTS_MAX = 50
 """Lost races before a job gives up. The files are written: giving up early would cost far more than another attempt."""

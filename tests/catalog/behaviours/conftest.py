@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from endive.catalog.pyiceberg import EndiveCatalog
 
 
-@pytest.fixture(params=["sql", "endive in memory", "endive in a directory"])
+@pytest.fixture(params=["sql", "endive in memory", "endive in a directory", "endive in memory, exclusive"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path, warehouse: str) -> Iterator[Catalog]:
     """The same behaviour is expected of each."""
     made: Catalog
@@ -18,6 +18,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path, warehouse: str) -> I
         made = SqlCatalog("test", uri="sqlite:///:memory:", warehouse=warehouse)
     else:
         uri = f"memory://{tmp_path.name}" if "memory" in request.param else str(tmp_path / "catalog")
-        made = EndiveCatalog("test", uri=uri, warehouse=warehouse)
+        writer = "exclusive" if "exclusive" in request.param else "shared"
+        made = EndiveCatalog("test", uri=uri, warehouse=warehouse, **{"endive.writer": writer})
     yield made
     made.close()
