@@ -67,6 +67,19 @@ def test_changes_that_commute_are_worked_out_anew(
     assert len([name for name in files_of(table) if name.endswith("metadata.json")]) == 3
 
 
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_a_property_that_somebody_else_removes_meanwhile_is_a_conflict(
+    catalog: EndiveCatalog, rival: EndiveCatalog, store: Interrupted, mode: str
+) -> None:
+    catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode, "a": "1"})
+    store.before = lambda: rival.kv.update_properties(NAME, removals=["a"])
+
+    with pytest.raises(CommitConflictError, match="'a' cannot be removed: somebody else did"):
+        catalog.kv.update_properties(NAME, {"b": "2"}, removals=["a"])
+
+    assert catalog.kv.load_table(NAME).metadata.properties == {"endive.metadata-json": mode}
+
+
 def test_a_commit_that_always_loses_says_which_limit_it_hit(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
