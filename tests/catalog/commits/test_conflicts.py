@@ -161,6 +161,7 @@ def test_several_tables_change_together_or_not_at_all(catalog: EndiveCatalog, ta
     assert rows_of(table) == [0, 7]
     assert rows_of(catalog.load_table("db.u")) == [1]
 
+    before = files_of(table)
     with pytest.raises(CommitConflictError):
         catalog.kv.commit_many(
             [
@@ -168,6 +169,7 @@ def test_several_tables_change_together_or_not_at_all(catalog: EndiveCatalog, ta
                 TableChange(("db", "u"), together[0]._requirements, setting(b="2")),
             ]
         )
+    assert files_of(table) == before
     assert catalog.kv.load_table(NAME).metadata.properties == {}
     assert catalog.kv.check() == []
 
