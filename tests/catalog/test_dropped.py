@@ -268,3 +268,24 @@ def test_a_dropped_table_is_not_indexed(catalog: EndiveCatalog, table: Table, st
     store.before = lambda: die_in_drop(catalog.kv, store, 1)
     with pytest.raises(NotInCatalogError, match="dropped or renamed meanwhile"):
         catalog.kv.index_files(NAME)
+
+
+def test_a_table_that_lost_its_name_is_not_indexed(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
+    def replaced() -> None:
+        die_in_drop(catalog.kv, store, 1)
+        catalog.create_table(NAME, NUMBERS)
+
+    store.before = replaced
+    with pytest.raises(NotInCatalogError, match="dropped or renamed meanwhile"):
+        catalog.kv.index_files(NAME)
+
+
+def test_a_snapshot_that_has_expired_is_not_indexed(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
+    def expired() -> None:
+        catalog.load_table(NAME).append(numbers(9))
+        catalog.kv.expire_snapshots(NAME, FAR)
+
+    store.before = expired
+    with pytest.raises(NotInCatalogError, match="it has expired meanwhile"):
+        catalog.kv.index_files(NAME)
+    assert catalog.kv.check() == []
