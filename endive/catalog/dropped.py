@@ -112,8 +112,7 @@ def _clear_piece(tx: Transaction, uuid: UUID, keys: Sequence[bytes]) -> Steps[bo
 
 def _forget(tx: Transaction, uuid: UUID) -> Steps[None]:
     left = yield from rows_of(tx, uuid)
-    found = yield from find_dropped(tx, uuid)
-    if found is not None and not left:
+    if not left:
         tx.delete(dropped_key(uuid))
 
 

@@ -1,4 +1,4 @@
-"""Catalogs to test: the plug-in on real stores, the bare catalog on one in forty lines, PyIceberg's SQL catalog."""
+"""Catalogs to test: the plug-in on real stores, the bare catalog on one in fifty lines, PyIceberg's SQL catalog."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Files in memory, for tests that write many: PyIceberg's FileIO on a dictionary."""
 
 from io import BytesIO
-from types import TracebackType
-from typing import Self
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.typedef import EMPTY_DICT, Properties
@@ -14,14 +12,6 @@ class _Output(BytesIO):
     def __init__(self, location: str) -> None:
         super().__init__()
         self.location = location
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         FILES[self.location] = self.getvalue()

@@ -1,4 +1,4 @@
-"""A store in memory that runs works one after the other: what the shared store promises, in forty lines."""
+"""A store in memory that runs works one after the other: what the shared store promises, in fifty lines."""
 
 from collections.abc import Callable, Generator
 from threading import Lock
@@ -43,14 +43,28 @@ def run(work: Callable[[Transaction], Generator[Request[Any], Any, T]], tx: Tran
 
 
 class DictStore:
+    """Lets somebody else in before or after the next transaction, if it is told to."""
+
     is_taken = False
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
         self.lock = Lock()
         self.transactions = 0
+        self.before: Callable[[], object] | None = None
+        self.after: Callable[[], object] | None = None
 
     def transact(self, work: Work[T]) -> T:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        result = self._transact(work)
+        after, self.after = self.after, None
+        if after is not None:
+            after()
+        return result
+
+    def _transact(self, work: Work[T]) -> T:
         with self.lock:
             tx = DictTransaction(self.rows)
             result = run(work, tx)
@@ -87,9 +101,8 @@ class Counting(DictStore):
         super().__init__()
         self.changed: list[int] = []
         self.left: int | None = None
-        self.after: Callable[[], None] | None = None
 
-    def transact(self, work: Work[T]) -> T:
+    def _transact(self, work: Work[T]) -> T:
         if self.left == 0:
             raise Died
         self.left = None if self.left is None else self.left - 1
@@ -97,8 +110,4 @@ class Counting(DictStore):
             tx = DictTransaction(self.rows)
             run(work, tx)
             self.changed.append(len(tx.changes))
-        result = super().transact(work)
-        after, self.after = self.after, None
-        if after is not None:
-            after()
-        return result
+        return super()._transact(work)

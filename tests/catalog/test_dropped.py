@@ -1,7 +1,6 @@
 """Dropped tables: a small decision, rows and files that go piece by piece, and crashes at any point of it."""
 
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -9,15 +8,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertCreate
 
 from endive.catalog import KVCatalog, TableChange, dropped, upkeep
-from endive.catalog.dropped import _clear_piece, rows_of
+from endive.catalog.dropped import _clear_piece, clear_rows, rows_of
 from endive.catalog.keys import dropped_key
 from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.works import Work
 from endive.errors import AlreadyInCatalogError, NotInCatalogError, OutcomeUnknownError
 from tests.catalog.stand_in import Counting, DictStore, Died
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
-T = TypeVar("T")
 FAR = 2**62
 
 
@@ -138,6 +135,25 @@ def test_who_was_slow_to_clear_deletes_nothing_of_the_table_that_came_back(
     assert catalog.kv.check() == []
 
 
+def test_a_mark_stays_while_there_are_rows(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
+    """Who was slow to clear knows the rows of one life of a table; it may have come back, got more, and gone again."""
+    uuid, location = table.metadata.table_uuid, table.metadata_location
+
+    def another_life() -> None:
+        catalog.kv.register_table(NAME, location)
+        catalog.load_table(NAME).append(numbers(9))
+        die_in_drop(catalog.kv, store, 1)
+
+    die_in_drop(catalog.kv, store, 1)
+    store.before = another_life
+    clear_rows(store, uuid)
+
+    assert store.read(lambda tx: rows_of(tx, uuid))
+    assert catalog.kv.check() == []
+    assert catalog.kv.clear_dropped() == 1
+    assert spaces_of(store) == {b"__catalog", b"__namespaces"}
+
+
 def test_a_table_that_is_created_again_has_nothing_of_its_former_life(catalog: EndiveCatalog, store: Counting) -> None:
     staged = catalog.create_table_transaction(NAME, NUMBERS)
     staged.append(numbers(1))
@@ -217,6 +233,18 @@ def test_a_purge_that_was_interrupted_can_be_finished(
         catalog.kv.drop_table(NAME, purge=True)
 
 
+def test_two_that_finish_one_purge_are_not_in_each_others_way(
+    catalog: EndiveCatalog, table: Table, store: Counting
+) -> None:
+    die_in_drop(catalog.kv, store, 1, purge=True)
+    store.before = catalog.kv.clear_dropped
+
+    assert catalog.kv.clear_dropped() == 1
+
+    assert files_of(table) == []
+    assert spaces_of(store) == {b"__catalog", b"__namespaces"}
+
+
 def test_a_table_whose_files_are_going_does_not_come_back(
     catalog: EndiveCatalog, table: Table, store: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,16 +264,28 @@ def test_a_plain_drop_is_not_purged_by_a_repeat(catalog: EndiveCatalog, table: T
     assert files_of(table)
 
 
-def test_a_dropped_table_is_not_indexed(
-    catalog: EndiveCatalog, table: Table, store: Counting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = store.transact
-
-    def dropped_before(work: Work[T]) -> T:
-        monkeypatch.undo()
-        die_in_drop(catalog.kv, store, 1)
-        return original(work)
-
-    monkeypatch.setattr(store, "transact", dropped_before)
+def test_a_dropped_table_is_not_indexed(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
+    store.before = lambda: die_in_drop(catalog.kv, store, 1)
     with pytest.raises(NotInCatalogError, match="dropped or renamed meanwhile"):
         catalog.kv.index_files(NAME)
+
+
+def test_a_table_that_lost_its_name_is_not_indexed(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
+    def replaced() -> None:
+        die_in_drop(catalog.kv, store, 1)
+        catalog.create_table(NAME, NUMBERS)
+
+    store.before = replaced
+    with pytest.raises(NotInCatalogError, match="dropped or renamed meanwhile"):
+        catalog.kv.index_files(NAME)
+
+
+def test_a_snapshot_that_has_expired_is_not_indexed(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
+    def expired() -> None:
+        catalog.load_table(NAME).append(numbers(9))
+        catalog.kv.expire_snapshots(NAME, FAR)
+
+    store.before = expired
+    with pytest.raises(NotInCatalogError, match="it has expired meanwhile"):
+        catalog.kv.index_files(NAME)
+    assert catalog.kv.check() == []

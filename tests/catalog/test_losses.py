@@ -3,7 +3,6 @@
 import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -14,38 +13,16 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from endive.catalog import KVCatalog, TableChange, committer, manifests, rebase, refs, upkeep
-from endive.catalog.committer import Committer
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.publisher import note_published
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import TABLES_BYTES_CACHED, TableRecord
-from endive.catalog.works import Work
 from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
+from tests.catalog.commits.interrupted import look_too_early
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
-T = TypeVar("T")
 MODES = ["before-acknowledgement", "background"]
-
-
-class Unruly(DictStore):
-    """A store that does something right after a transaction, such as failing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.after: Callable[[], None] | None = None
-
-    def transact(self, work: Work[T]) -> T:
-        result = super().transact(work)
-        after, self.after = self.after, None
-        if after is not None:
-            after()
-        return result
-
-
-@pytest.fixture
-def store() -> Unruly:
-    return Unruly()
 
 
 def rows(catalog: EndiveCatalog, name: tuple[str, ...] = NAME) -> list[int]:
@@ -71,7 +48,7 @@ def staged(table: Table, *values: int) -> TableChange:
 
 
 def test_an_interrupt_while_a_commit_is_under_way_deletes_nothing(
-    catalog: EndiveCatalog, table: Table, store: Unruly
+    catalog: EndiveCatalog, table: Table, store: DictStore
 ) -> None:
     """Who waits for a commit is interrupted; the thread that commits is not."""
     table.append(numbers(1))
@@ -98,12 +75,7 @@ def test_a_repeat_that_meets_its_first_try_is_answered_as_that(
     getattr(transaction, kind)(numbers(1))
     change = TableChange(NAME, transaction._requirements, transaction._updates)
     first = catalog.kv.commit_many([change], "monday")
-    answered, looks = Committer._answered, iter([True])
-
-    def too_early(self: Committer, *arguments: object) -> object:
-        return None if next(looks, False) else answered(self, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Committer, "_answered", too_early)
+    look_too_early(monkeypatch)
 
     assert catalog.kv.commit_many([change], "monday") == first
 
@@ -113,7 +85,7 @@ def test_a_repeat_that_meets_its_first_try_is_answered_as_that(
 
 @pytest.mark.parametrize("rename", [True, False])
 def test_a_commit_whose_table_cannot_be_loaded_afterwards_does_not_look_as_if_it_had_failed(
-    catalog: EndiveCatalog, store: Unruly, rename: bool
+    catalog: EndiveCatalog, store: DictStore, rename: bool
 ) -> None:
     """Renamed or dropped right after. PyIceberg deletes the files of a commit that it believes to have failed."""
     table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": "background"})
@@ -166,7 +138,7 @@ def test_an_append_to_a_branch_that_was_dropped_does_not_bring_it_back(catalog: 
 
 
 def test_a_record_names_no_older_metadata_file_and_none_of_another_table(
-    catalog: EndiveCatalog, table: Table, store: Unruly
+    catalog: EndiveCatalog, table: Table, store: DictStore
 ) -> None:
     loaded = catalog.kv.load_table(NAME)
     note = (loaded.uuid, loaded.version, "file", loaded.metadata)
@@ -297,7 +269,7 @@ def test_an_odd_location_makes_no_orphans(catalog: EndiveCatalog, tmp_path: Path
 
 
 def test_a_drop_whose_answer_was_lost_does_not_drop_what_came_after(
-    catalog: EndiveCatalog, table: Table, store: Unruly
+    catalog: EndiveCatalog, table: Table, store: DictStore
 ) -> None:
     def another_comes() -> None:
         catalog.create_table(NAME, NUMBERS).append(numbers(7))

@@ -5,19 +5,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
 from pyiceberg.table.update import (
+    AddSchemaUpdate,
     RemovePropertiesUpdate,
     RemoveSnapshotRefUpdate,
+    SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableUpdate,
     update_table_metadata,
 )
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
+from endive.catalog import KVCatalog
 from endive.catalog.keys import SNAPSHOTS, TABLES
 from endive.catalog.metadata_files import MetadataFiles
 from endive.catalog.pyiceberg import EndiveCatalog
@@ -32,6 +39,7 @@ from endive.catalog.records import (
 from endive.catalog.updates import updated
 from endive.catalog.works import Transaction
 from endive.protocol.requests import Steps
+from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
 
@@ -134,6 +142,50 @@ def test_updates_give_what_pyiceberg_gives(written: EndiveCatalog, change: str, 
     assert found == expected
     assert base == before
     assert (found is base) == (change == "nothing")
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+@pytest.mark.parametrize("use", ["partition", "sort"])
+def test_a_column_that_the_table_is_partitioned_or_sorted_by_cannot_go(
+    catalog: EndiveCatalog, mode: str, use: str
+) -> None:
+    """Whatever a client thinks of it: the table could not be read any more."""
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "n"))
+    order = SortOrder(SortField(1, transform=IdentityTransform()))
+    catalog.kv.create_table(
+        NAME,
+        Schema(*NUMBERS.fields, NestedField(2, "m", LongType(), required=False)),
+        partition_spec=spec if use == "partition" else UNPARTITIONED_PARTITION_SPEC,
+        sort_order=order if use == "sort" else UNSORTED_SORT_ORDER,
+        properties={"endive.metadata-json": mode},
+    )
+    before = catalog.kv.load_table(NAME)
+    without = Schema(NestedField(2, "m", LongType(), required=False), schema_id=1)
+
+    with pytest.raises(ValidationError, match="Cannot find source column"):
+        catalog.kv.commit(NAME, (), (AddSchemaUpdate(schema_=without), SetCurrentSchemaUpdate(schema_id=1)))
+
+    assert catalog.kv.load_table(NAME) == before
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_time_does_not_go_backwards_in_a_table(store: DictStore, warehouse: str, mode: str) -> None:
+    """The clock of who commits may be behind that of who committed before."""
+    with KVCatalog(store, warehouse, {"endive.metadata-json": mode}, create=True, clock=lambda: 1_000) as kv:
+        kv.create_namespace("db")
+        table = EndiveCatalog.on(kv).create_table(NAME, NUMBERS)
+        late = EndiveCatalog.on(kv).load_table(NAME)
+        table.append(numbers(1))
+        late.append(numbers(2))  # which is put on top
+        appended = kv.load_table(NAME).metadata
+        kv.update_properties(NAME, {"a": "1"})
+        changed = kv.load_table(NAME).metadata
+        kv.roll_back(NAME, appended.snapshots[0].snapshot_id)
+        rolled_back = kv.load_table(NAME).metadata
+
+    assert appended.snapshots[0].timestamp_ms <= appended.snapshots[1].timestamp_ms
+    assert appended.last_updated_ms < changed.last_updated_ms < rolled_back.last_updated_ms
+    assert rolled_back.snapshot_log[-1].timestamp_ms == rolled_back.last_updated_ms
 
 
 def test_a_transaction_sees_what_pyicebergs_would(written: EndiveCatalog) -> None:

@@ -1,13 +1,19 @@
 """Expiry of snapshots with many files: rows are handed over and swept in pieces, and crashes leave nothing wrong."""
 
+from contextlib import suppress
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.update import RemoveSnapshotsUpdate
 
-from endive.catalog import KVCatalog, TableChange, dropped
+from endive.catalog import KVCatalog, TableChange, dropped, upkeep
 from endive.catalog.checking import check
 from endive.catalog.keys import files_of as file_keys
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.records import TableRecord
+from endive.catalog.sweeping import hand_over, sweep
 from endive.errors import CommitConflictError
 from tests.catalog.stand_in import Counting, Died
 from tests.catalog.tables import NAME, NUMBERS, numbers
@@ -22,7 +28,9 @@ def store() -> Counting:
 
 
 @pytest.fixture(params=["before-acknowledgement", "background"])
-def catalog(kv: KVCatalog, request: pytest.FixtureRequest) -> EndiveCatalog:
+def catalog(kv: KVCatalog, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EndiveCatalog:
+    """Metadata files are written when a test asks for them: a thread that dies in the place of another is no crash."""
+    monkeypatch.setattr(kv._publisher, "remind", lambda _: None)
     kv.create_namespace("db")
     kv.files.properties["endive.metadata-json"] = request.param
     return EndiveCatalog.on(kv)
@@ -133,18 +141,125 @@ def test_orphans_sweep_too_and_an_append_in_between_does_no_harm(
     assert catalog.kv.check() == []
 
 
+def expired(catalog: EndiveCatalog, table: Table, store: Counting) -> TableChange:
+    """Let a snapshot expire, and crash before its rows are swept; return what had added it."""
+    transaction = table.refresh().transaction()
+    transaction.append(numbers(50))
+    change = TableChange(NAME, (), transaction._updates)
+    catalog.kv.commit_many([change])
+    table.refresh().delete("n = 50")
+    crash_after_the_commit(catalog.kv, store)
+    return change
+
+
 def test_a_snapshot_whose_rows_are_being_deleted_is_not_added_again(
     catalog: EndiveCatalog, table: Table, store: Counting
 ) -> None:
-    again = table.refresh().transaction()
-    again.append(numbers(50))
-    change = TableChange(NAME, (), again._updates)
-    catalog.kv.commit_many([change])
-    table.refresh().append(numbers(51))
-    crash_after_the_commit(catalog.kv, store)
+    change = expired(catalog, table, store)
 
     with pytest.raises(CommitConflictError, match="has expired; its rows are still being deleted"):
         catalog.kv.commit_many([change])
+
+
+def test_who_was_slow_to_sweep_deletes_nothing_of_a_snapshot_that_came_back(
+    catalog: EndiveCatalog, table: Table, store: Counting
+) -> None:
+    change = expired(catalog, table, store)
+
+    def swept_and_back() -> None:
+        sweep(store, NAME)
+        catalog.kv.commit_many([change])
+
+    store.before = swept_and_back
+    sweep(store, NAME)
+
+    expected = sorted(task.file.file_path for task in table.refresh().scan().plan_files())
+    assert len(expected) == FILES
+    assert planned(catalog.kv) == expected
+    catalog.kv.export_metadata(NAME)
+    assert catalog.kv.check() == []
+
+
+def test_a_note_is_kept_while_there_are_rows(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
+    """Who was slow to sweep knows the rows of one life of a snapshot; it may have come back, got more, and expired."""
+    crash_after_the_commit(catalog.kv, store)
+    first = unswept(store)[0]
+    store.before = lambda: add_row(table, store, first)
+
+    sweep(store, NAME)
+
+    assert unswept(store) == (first,)
+    sweep(store, NAME)
+    assert unswept(store) == ()
+    assert catalog.kv.check() == []
+
+
+def add_row(table: Table, store: Counting, snapshot_id: int) -> None:
+    body = next(body for key, body in store.rows.items() if key.startswith(b"__files/"))
+    store.rows[file_keys(table.metadata.table_uuid, snapshot_id) + b"more"] = body
+
+
+def test_a_note_is_taken_back_only_by_who_swept_that_very_table(
+    catalog: EndiveCatalog, table: Table, store: Counting
+) -> None:
+    """A copy of the table has its name now, with snapshots of the same ids, and rows of its own."""
+    crash_after_the_commit(catalog.kv, store)
+
+    def replaced() -> None:
+        record = TableRecord.decoded(store.rows[b"__tables/db/t"])
+        metadata = record.metadata.model_copy(update={"table_uuid": UUID(int=7)})
+        store.rows[b"__tables/db/t"] = replace(record, metadata=metadata).encoded()
+
+    store.before = replaced
+    before = dict(store.rows)
+    sweep(store, NAME)
+
+    assert store.rows.keys() == before.keys()
+    assert unswept(store)
+
+
+@pytest.mark.parametrize("meanwhile", ["dropped", "replaced", "registered again", "expired"])
+def test_nothing_is_handed_over_to_a_snapshot_that_is_not_as_it_was(
+    catalog: EndiveCatalog, table: Table, store: Counting, meanwhile: str
+) -> None:
+    """One of a table that was registered again has no rows of its own, and would be said to list all its files."""
+    kv, after = catalog.kv, {}
+    *gone, _, _ = (one.snapshot_id for one in kv.snapshots(NAME))
+    assert len(gone) > dropped.PIECE_ROWS
+    location = kv.load_table(NAME).metadata_location
+
+    def interrupt() -> None:
+        if meanwhile == "expired":
+            kv.expire_snapshots(NAME, FAR)
+        else:
+            store.left = 1 if meanwhile in {"dropped", "replaced"} else None  # the rows are still there
+            with suppress(Died):
+                kv.drop_table(NAME)
+            store.left = None
+        if meanwhile == "replaced":
+            kv.create_table(NAME, NUMBERS)
+        elif meanwhile == "registered again":
+            kv.register_table(NAME, location)
+        after.update(store.rows)
+
+    store.before = interrupt
+    hand_over(store, TableChange(NAME, (), (RemoveSnapshotsUpdate(snapshot_ids=gone),)))
+
+    assert after
+    assert store.rows == after
+
+
+def test_a_snapshot_without_rows_leaves_nothing_to_sweep(
+    catalog: EndiveCatalog, table: Table, store: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = catalog.kv.load_table(NAME).metadata_location
+    catalog.kv.drop_table(NAME)
+    catalog.kv.register_table(NAME, location)
+    monkeypatch.setattr(upkeep, "sweep", lambda *_: None)
+
+    assert len(catalog.kv.expire_snapshots(NAME, FAR).snapshot_ids) == FILES
+
+    assert unswept(store) == ()
 
 
 def test_pyicebergs_own_expiry_is_tidied_up_after(catalog: EndiveCatalog, table: Table, store: Counting) -> None:

@@ -178,6 +178,29 @@ def test_nothing_is_an_orphan_where_two_tables_live(kv: KVCatalog, table: Table)
         kv.remove_orphan_files(NAME, FAR)
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_two_tables_in_one_place_do_each_other_no_harm(
+    catalog: EndiveCatalog, kv: KVCatalog, table: Table, end: str
+) -> None:
+    """No file has a name that another could have. Only orphans cannot be told from what the other has."""
+    other = catalog.create_table("db.other", NUMBERS, location=table.location() + end)
+    other.append(numbers(7))
+    other.overwrite(numbers(8))
+    kv.expire_snapshots("db.other", FAR)
+    assert other.location() == table.location()
+
+    for name, neighbour in ((NAME, r"db\.other"), ("db.other", r"db\.t")):
+        with pytest.raises(ConfigurationError, match=f"{neighbour} lives in the same place"):
+            kv.remove_orphan_files(name, FAR)
+    assert (rows_of(table), rows_of(other)) == ([1, 2, 3], [8])
+    assert kv.check() == []
+    catalog.purge_table("db.other")
+
+    assert rows_of(table) == [1, 2, 3]
+    assert kv.remove_orphan_files(NAME, FAR) == []
+    assert kv.check() == []
+
+
 # Purge and check.
 
 

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,21 +12,10 @@ from endive.pipeline.plan import Plan
 from endive.pipeline.sweep import load_family
 from tests.pipeline.sweeps import expected_rows, rows_of, sweep_text
 from tests.surfaces.conftest import endive  # noqa: F401 - a fixture
-from tests.surfaces.files import CommandLine
-
-LAUNCH = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from endive.cli import main; sys.argv[0] = 'endive'; main()"
-)
-"""A test runner may have been started with Ctrl-C ignored; the command must not be."""
+from tests.surfaces.files import CommandLine, start
 
 LONG = sweep_text("[1, 2]", "[60, 70, 80, 90]").replace("300_000", "3_600_000")
 """24 runs of a tenth of a second or more: time enough to interrupt."""
-
-
-def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", LAUNCH, *arguments]
-    return subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def is_running(pid: int) -> bool:

@@ -1,5 +1,6 @@
 """A small configuration, and the command line as a user meets it."""
 
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,20 @@ inter_arrival = { scale = 500 }
 runtime = { value = 1000 }
 operation_types = { fast_append = 1.0 }
 """
+
+_LAUNCH = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from endive.cli import main; sys.argv[0] = 'endive'; main()"
+)
+COMMAND = (sys.executable, "-c", _LAUNCH)
+"""`endive` as a process of its own. A test runner may be started with Ctrl-C ignored; the command must not be."""
+
+
+def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start `endive` in a directory, as a process of its own."""
+    return subprocess.Popen(
+        [*COMMAND, *arguments], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def small(*overrides: str) -> Settings:

@@ -13,19 +13,7 @@ import pytest
 
 from endive.sim.config import load_configuration
 from endive.sim.experiment import Experiment, load_result
-from tests.surfaces.files import SMALL, CommandLine, only_result
-
-LAUNCH = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from endive.cli import main; sys.argv[0] = 'endive'; main()"
-)
-"""A test runner may have been started with Ctrl-C ignored; the command must not be."""
-
-
-def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", LAUNCH, *arguments]
-    return subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
+from tests.surfaces.files import COMMAND, SMALL, CommandLine, only_result, start
 
 # Wrong input: one message that names place and remedy, exit code 2, nothing written.
 
@@ -168,7 +156,7 @@ def test_output_that_cannot_be_written_is_one_message(endive: CommandLine) -> No
         pytest.skip("only Linux has a device that is always full")
     endive("run", "small.toml")
     with full.open("w") as sink:
-        command = [sys.executable, "-c", LAUNCH, "run", "small.toml"]
+        command = [*COMMAND, "run", "small.toml"]
         done = subprocess.run(command, stdout=sink, stderr=subprocess.PIPE, text=True, check=False)
 
     assert done.returncode == 2

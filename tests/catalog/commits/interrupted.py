@@ -1,12 +1,13 @@
 """A store that is interrupted on purpose, and what tests of commits look at."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
+from endive.catalog.committer import Committer
 from endive.catalog.works import Work
 from endive.errors import OutcomeUnknownError
 from tests.catalog.stand_in import DictStore
@@ -15,22 +16,18 @@ T = TypeVar("T")
 
 
 class Interrupted(DictStore):
-    """A store that lets somebody else in before a transaction, or loses answers, as it is told."""
+    """A store that loses requests or answers, as it is told."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.before: Callable[[], object] | None = None
         self.answers_lost = 0
         self.requests_lost = 0
 
-    def transact(self, work: Work[T]) -> T:
-        before, self.before = self.before, None
-        if before is not None:
-            before()
+    def _transact(self, work: Work[T]) -> T:
         if self.requests_lost:
             self.requests_lost -= 1
             raise OutcomeUnknownError("wal/1")
-        result = super().transact(work)
+        result = super()._transact(work)
         if self.answers_lost:
             self.answers_lost -= 1
             raise OutcomeUnknownError("wal/1")
@@ -49,3 +46,13 @@ def files_of(table: Table) -> set[str]:
 
 def setting(**properties: str) -> tuple[TableUpdate, ...]:
     return (SetPropertiesUpdate(updates=properties),)
+
+
+def look_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next look for what a commit has answered come before that commit arrives; later looks find it."""
+    answered, looks = Committer._answered, iter([True])
+
+    def look(self: Committer, *arguments: object) -> object:
+        return None if next(looks, False) else answered(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Committer, "_answered", look)

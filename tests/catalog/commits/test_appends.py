@@ -6,9 +6,13 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
 
+from endive.catalog import TableChange
 from endive.catalog.pyiceberg import EndiveCatalog
-from tests.catalog.commits.interrupted import files_of, rows_of
+from endive.catalog.rebase import must_rebase
+from endive.errors import CommitConflictError
+from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
 
@@ -45,6 +49,54 @@ def test_sequence_numbers_are_those_of_the_snapshots(catalog: EndiveCatalog, tab
     current = table.current_snapshot()
     assert current is not None
     assert {one.added_snapshot_id: one.sequence_number for one in current.manifests(table.io)} == by_snapshot
+
+
+def test_a_sequence_number_is_right_also_for_who_has_read_the_manifests_before(
+    catalog: EndiveCatalog, table: Table
+) -> None:
+    """PyIceberg remembers manifests by their path alone, and an append that is put on top keeps its own."""
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    staged = late.table_metadata.current_snapshot()
+    assert staged is not None
+    assert [one.sequence_number for one in staged.manifests(table.io)] == [1]
+    table.append(numbers(1))
+
+    catalog.kv.commit(NAME, late._requirements, late._updates)
+
+    current = table.refresh().current_snapshot()
+    assert current is not None
+    assert sorted(one.sequence_number for one in current.manifests(table.io)) == [1, 2]
+    assert sorted(one["sequence_number"] for one in table.inspect.entries().to_pylist()) == [1, 2]
+
+
+def test_manifests_of_deleted_files_are_not_taken_along(catalog: EndiveCatalog, table: Table) -> None:
+    table.append(numbers(1))
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(3))
+    table.delete("n = 1")
+
+    catalog.kv.commit(NAME, late._requirements, late._updates)
+
+    current = table.refresh().current_snapshot()
+    assert current is not None
+    assert [one.deleted_files_count for one in current.manifests(table.io)] == [0]
+    assert rows_of(table) == [3]
+
+
+def test_what_an_append_requires_of_another_branch_is_looked_at(catalog: EndiveCatalog, table: Table) -> None:
+    table.append(numbers(1))
+    catalog.kv.create_branch(NAME, "side")
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    unmoved = AssertRefSnapshotId(ref="side", snapshot_id=table.metadata.current_snapshot_id)
+    for branch in ("main", "side"):
+        catalog.load_table(NAME).append(numbers(3), branch=branch)
+
+    with pytest.raises(CommitConflictError, match="branch side has changed"):
+        catalog.kv.commit(NAME, (*late._requirements, unmoved), late._updates)
+
+    assert rows_of(table) == [1, 3]
 
 
 def test_two_appends_of_one_transaction_are_both_put_on_top(catalog: EndiveCatalog, table: Table) -> None:
@@ -141,3 +193,62 @@ def test_who_wants_to_hear_of_conflicts_is_not_rebased(catalog: EndiveCatalog) -
 
     with pytest.raises(CommitFailedException, match="main was created concurrently"):
         late.append(numbers(2))
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+@pytest.mark.parametrize("is_lost_inside", [False, True])
+def test_an_append_that_must_not_follow_another_fails_and_leaves_nothing(
+    catalog: EndiveCatalog, rival: EndiveCatalog, store: Interrupted, mode: str, is_lost_inside: bool
+) -> None:
+    """It may lose before its transaction begins, or inside it."""
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
+    late, before = catalog.load_table(NAME).transaction(), files_of(table)
+    late.append(numbers(2), snapshot_properties={"endive.rebase": "false"})
+    of_the_client = files_of(table) - before
+
+    def win() -> None:
+        rival.load_table(NAME).append(numbers(1))
+
+    if is_lost_inside:
+        store.before = win
+    else:
+        win()
+    with pytest.raises(CommitConflictError, match="main was created concurrently"):
+        catalog.kv.commit(NAME, late._requirements, late._updates)
+
+    assert rows_of(table) == [1]
+    for one in (rival, catalog):
+        one.close()  # all metadata files are written
+    orphans = catalog.kv.remove_orphan_files(NAME, 2**62, dry_run=True)
+    assert {path.rpartition("/")[2] for path in orphans} == of_the_client
+    assert catalog.kv.check() == []
+
+
+@pytest.mark.parametrize("branches", [(), ("main", "side")])
+def test_only_an_append_to_one_branch_is_put_on_top(
+    catalog: EndiveCatalog, table: Table, branches: tuple[str, ...]
+) -> None:
+    """One to none has nothing to follow, and of several only one could be followed."""
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    (move,) = (one for one in late._updates if isinstance(one, SetSnapshotRefUpdate))
+    updates = [one for one in late._updates if one is not move]
+    updates += [move.model_copy(update={"ref_name": branch}) for branch in branches]
+    table.append(numbers(1))
+
+    with pytest.raises(CommitConflictError, match="main was created concurrently"):
+        catalog.kv.commit(NAME, late._requirements, updates)
+
+    assert rows_of(table) == [1]
+    assert set(table.metadata.refs) == {"main"}
+
+
+def test_an_append_to_a_table_of_format_3_is_not_put_on_top(catalog: EndiveCatalog, table: Table) -> None:
+    """PyIceberg cannot write such tables yet; when it can, somebody has to assign the row ids."""
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    table.append(numbers(1))
+    change = TableChange(NAME, late._requirements, late._updates)
+
+    assert must_rebase(change, table.metadata)
+    assert not must_rebase(change, table.metadata.model_copy(update={"format_version": 3}))

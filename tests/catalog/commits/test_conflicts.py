@@ -1,7 +1,7 @@
 """Commits that contradict each other, of one table and of several at once."""
 
 import pytest
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType
@@ -35,6 +35,7 @@ def test_a_real_conflict_names_both_sides(catalog: EndiveCatalog, table: Table) 
 def test_a_lost_race_is_seen_inside_the_transaction_too(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
+    catalog.kv.update_properties(NAME, {ATTEMPTS: "1"})  # it need not be worked out anew to be seen
     late = catalog.load_table(NAME)
 
     def meanwhile() -> None:
@@ -64,6 +65,19 @@ def test_changes_that_commute_are_worked_out_anew(
     shown = StaticTable.from_metadata(loaded.metadata_location)
     assert shown.metadata == loaded.metadata
     assert len([name for name in files_of(table) if name.endswith("metadata.json")]) == 3
+
+
+@pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
+def test_a_property_that_somebody_else_removes_meanwhile_is_a_conflict(
+    catalog: EndiveCatalog, rival: EndiveCatalog, store: Interrupted, mode: str
+) -> None:
+    catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode, "a": "1"})
+    store.before = lambda: rival.kv.update_properties(NAME, removals=["a"])
+
+    with pytest.raises(CommitConflictError, match="'a' cannot be removed: somebody else did"):
+        catalog.kv.update_properties(NAME, {"b": "2"}, removals=["a"])
+
+    assert catalog.kv.load_table(NAME).metadata.properties == {"endive.metadata-json": mode}
 
 
 def test_a_commit_that_always_loses_says_which_limit_it_hit(
@@ -110,6 +124,18 @@ def test_another_table_of_the_name_and_version_is_not_taken_for_the_one_that_was
     assert catalog.kv.check() == []
 
 
+def test_a_table_is_not_created_in_a_namespace_that_is_dropped_meanwhile(
+    catalog: EndiveCatalog, rival: EndiveCatalog, store: Interrupted
+) -> None:
+    transaction = catalog.create_table_transaction(NAME, NUMBERS)
+    store.before = lambda: rival.drop_namespace("db")
+
+    with pytest.raises(NoSuchNamespaceError, match="db"):
+        transaction.commit_transaction()
+
+    assert [key for key in store.rows if key.startswith(b"__tables/")] == []
+
+
 def test_a_table_renamed_while_it_is_written(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
@@ -135,6 +161,7 @@ def test_several_tables_change_together_or_not_at_all(catalog: EndiveCatalog, ta
     assert rows_of(table) == [0, 7]
     assert rows_of(catalog.load_table("db.u")) == [1]
 
+    before = files_of(table)
     with pytest.raises(CommitConflictError):
         catalog.kv.commit_many(
             [
@@ -142,6 +169,7 @@ def test_several_tables_change_together_or_not_at_all(catalog: EndiveCatalog, ta
                 TableChange(("db", "u"), together[0]._requirements, setting(b="2")),
             ]
         )
+    assert files_of(table) == before
     assert catalog.kv.load_table(NAME).metadata.properties == {}
     assert catalog.kv.check() == []
 

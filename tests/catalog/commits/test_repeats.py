@@ -9,7 +9,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType
 
-from endive.catalog import KVCatalog, TableChange, commit
+from endive.catalog import KVCatalog, TableChange, commit, rebase
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.catalog.works import Work
 from endive.errors import CommitConflictError
@@ -141,7 +141,9 @@ def late_list(transaction: Transaction) -> str:
 
 
 @pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
-def test_an_append_with_a_real_conflict_fails_at_once(catalog: EndiveCatalog, mode: str) -> None:
+def test_an_append_with_a_real_conflict_fails_at_once(
+    catalog: EndiveCatalog, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
     late = catalog.load_table(NAME).transaction()
     with late.update_schema() as update:
@@ -149,6 +151,8 @@ def test_an_append_with_a_real_conflict_fails_at_once(catalog: EndiveCatalog, mo
     late.append(numbers(1))
     with table.update_schema() as update:
         update.add_column("m", LongType())
+
+    monkeypatch.setattr(rebase, "write_list", None)  # nothing is written that would be deleted again
 
     with pytest.raises(CommitConflictError, match="current schema id has changed"):
         catalog.kv.commit(NAME, late._requirements, late._updates)

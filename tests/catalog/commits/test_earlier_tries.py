@@ -1,0 +1,89 @@
+"""A commit that meets an earlier try of its own, of which it knows nothing."""
+
+import pytest
+from pyiceberg.table import Table
+
+from endive.catalog import TableChange, commit
+from endive.catalog.pyiceberg import EndiveCatalog
+from endive.errors import CommitConflictError, OutcomeUnknownError
+from tests.catalog.commits.interrupted import Interrupted, files_of, look_too_early, rows_of, setting
+from tests.catalog.tables import NAME, numbers
+
+
+def test_a_repeat_that_finds_the_table_moved_on_proves_nothing(
+    catalog: EndiveCatalog,
+    rival: EndiveCatalog,
+    table: Table,
+    store: Interrupted,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first try has happened, but so many came after it that its answer is forgotten."""
+    monkeypatch.setattr(commit, "COMMITS_REMEMBERED", 3)
+
+    def others_come() -> None:
+        for number in range(4):
+            rival.kv.update_properties(NAME, {"a": f"theirs {number}"})
+
+    def lose_the_answer() -> None:
+        store.before = others_come
+        store.answers_lost = 1
+
+    store.before = lose_the_answer
+    with pytest.raises(OutcomeUnknownError):
+        catalog.kv.update_properties(NAME, {"a": "ours"})
+
+    loaded = catalog.kv.load_table(NAME)
+    assert loaded.metadata.properties == {"a": "theirs 3"}  # which knew of ours
+    logged = {entry.metadata_file.rpartition("/")[2] for entry in loaded.metadata.metadata_log}
+    assert len(logged) == 5
+    assert logged <= files_of(table)
+
+
+@pytest.fixture
+def put_on_top(catalog: EndiveCatalog, table: Table) -> TableChange:
+    """An append that has lost a race. The list that its client wrote is deleted when it has been put on top."""
+    late = catalog.load_table(NAME).transaction()
+    late.append(numbers(2))
+    table.append(numbers(1))
+    return TableChange(NAME, late._requirements, late._updates)
+
+
+def test_an_append_that_was_put_on_top_is_not_put_there_again(
+    catalog: EndiveCatalog, table: Table, put_on_top: TableChange
+) -> None:
+    catalog.kv.commit_many([put_on_top])
+
+    with pytest.raises(CommitConflictError, match="is in the table already: this commit has happened"):
+        catalog.kv.commit_many([put_on_top])
+
+    assert rows_of(table) == [1, 2]
+    assert catalog.kv.check() == []
+
+
+def test_an_append_that_is_being_put_on_top_by_an_earlier_try_is_answered_as_that(
+    catalog: EndiveCatalog, table: Table, put_on_top: TableChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = catalog.kv.commit_many([put_on_top], "once")
+    look_too_early(monkeypatch)
+
+    assert catalog.kv.commit_many([put_on_top], "once") == first
+
+    assert rows_of(table) == [1, 2]
+    assert catalog.kv.check() == []
+
+
+def test_what_was_worked_out_in_vain_is_not_handed_out_as_the_table(
+    catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
+) -> None:
+    """The first life of a job commits just before the second, and somebody else after it."""
+    change = TableChange(NAME, (), setting(a="1"))
+
+    def first_life() -> None:
+        rival.kv.commit_many([change], "batch 1")
+        rival.kv.update_properties(NAME, {"theirs": "2"})
+
+    store.before = first_life
+    (loaded,) = catalog.kv.commit_and_load([change], "batch 1")
+
+    assert loaded == catalog.kv.load_table(NAME)
+    assert loaded.metadata.properties == {"a": "1", "theirs": "2"}
