@@ -10,7 +10,8 @@ from endive.pipeline.plan import Plan
 from endive.pipeline.sweep import load_family
 from tests.pipeline.cluster import standalone_cluster
 from tests.pipeline.sweeps import expected_rows, rows_of
-from tests.pipeline.test_command import LONG, start
+from tests.pipeline.test_command import LONG
+from tests.surfaces.files import start
 
 MEASURES = ("runs", "experiments", "curves")
 

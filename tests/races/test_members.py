@@ -164,7 +164,8 @@ def test_nothing_goes_wrong_in_campaigns(case: Case) -> None:
 # Mutants: taken away what makes it safe, the search finds what goes wrong.
 
 STALE_READER: dict[str, Program] = {"reader": partial(reading, STATE), **TWO, **KEEPERS}
-MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[str, bytes], str]] = {
+Mutant = tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[str, bytes], str]
+MUTANTS: dict[str, Mutant] = {
     "no look at the manifest after the create": (
         mutants.no_look_after_the_create,
         {**TWO, **KEEPERS},
@@ -207,6 +208,11 @@ MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[
         OWNED,
         "the acknowledged commit 'a' is missing",
     ),
+    "a lost race is not computed anew": (mutants.not_computed_anew, TWO, Bounds(), OBJECTS, "the acknowledged commit"),
+}
+
+
+LONG_MUTANTS: dict[str, Mutant] = {
     "an owner goes on in its epoch after an unknown outcome": (
         nullcontext,
         {**UNSURE, "owner a": partial(committing_again, "a", OWNER, claims=False), **KEEPERS},
@@ -214,15 +220,22 @@ MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[
         OWNED,
         "the acknowledged commit 'A' is missing",
     ),
-    "a lost race is not computed anew": (mutants.not_computed_anew, TWO, Bounds(), OBJECTS, "the acknowledged commit"),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", MUTANTS.values(), ids=MUTANTS.keys())
-def test_the_search_finds_what_is_wrong_with_a_mutant(
-    case: tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[str, bytes], str],
-) -> None:
+def test_the_search_finds_what_is_wrong_with_a_mutant(case: Mutant) -> None:
+    find(case)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("case", LONG_MUTANTS.values(), ids=LONG_MUTANTS.keys())
+def test_a_long_search_finds_what_is_wrong_with_a_mutant(case: Mutant) -> None:
+    find(case)
+
+
+def find(case: Mutant) -> None:
     mutant, programs, bounds, objects, expected = case
     with mutant():
         found = searched(programs, bounds, objects)
