@@ -80,8 +80,6 @@ ROLE = "member"
 ROUNDS_MAX = 100
 LOOKS_MAX = 20
 """How often to look whether an epoch has become one to join, before giving up."""
-OWNER_LOOKS_MAX = 4
-"""...and before one that had an epoch of its own claims the next."""
 LOOK_PAUSE_MS = 250.0
 CLAIM_PAUSE_MS = 1000.0
 """From one claim for oneself to the next, if others came in between."""
@@ -237,7 +235,7 @@ def rejoin(state: MemberState, looks_max: int = LOOKS_MAX) -> Steps[MemberState]
     """
     was_alone = state.own_epoch != 0
     state = replace(state, own_epoch=0)
-    for look in range(min(looks_max, OWNER_LOOKS_MAX) if was_alone else looks_max):
+    for look in range(looks_max):
         if look:
             yield from ask(Sleep(LOOK_PAUSE_MS))
         state = yield from catch_up(state)

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from threading import Condition, Lock
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -67,7 +68,7 @@ class SharedStore(Closing):
         self._turns = Turns()
         self._turn_s = 0.0
         """When this process may commit again."""
-        self._met_s = 0.0
+        self._met_s = -inf
         """When others had last written, as far as commits have shown."""
         self._looks_begun = 0
         self._looks_done = 0
@@ -86,7 +87,7 @@ class SharedStore(Closing):
         state = self.driver.run(newest_state())
         if state is None:
             return self._joined(create)
-        self._must_join = self.options.exclusive or not state.is_joined
+        self._must_join = not state.is_joined
         return state
 
     def _joined(self, create: bool) -> MemberState:
@@ -144,13 +145,11 @@ class SharedStore(Closing):
             committed = self._committed(before, works)
         except BaseException:
             # A slot that was filled unnoticed may be collected: nothing may be created in an epoch of one's own now.
-            self._must_join = self._must_join or self.options.exclusive
+            self._must_join = True
             raise
         with self._changed:
             self._learn(committed.state)
         self._losses += committed.losses
-        if before.own_epoch and not committed.state.own_epoch:
-            self._met_s = monotonic()
         if committed.slot:
             others = committed.slot - 1 - self._own_slot_last
             self._own_slot_last = committed.slot
@@ -169,7 +168,7 @@ class SharedStore(Closing):
             self._must_join = False
         elif self._wants_back(state):
             state = self.driver.run(catch_up(state))
-            if state.wal_end > self._own_slot_last:  # others have written while this process had nothing to commit
+            if state.wal_end > self._own_slot_last:  # others have written since this process did, or opened
                 self._met_s, self._own_slot_last = monotonic(), state.wal_end
             else:
                 state = self._joined(create=False)
@@ -188,13 +187,7 @@ class SharedStore(Closing):
             return self.driver.run(commit_group(state, works, self.cache, TAKING_LOOKS_MAX))
         except ExclusiveWriterError:
             self._must_join = True
-        state = self._joined(create=False)
-        self._must_join = False
-        try:
-            return self.driver.run(commit_group(state, works, self.cache, TAKING_LOOKS_MAX))
-        except ExclusiveWriterError:
-            self._must_join = True
-            raise
+        return self.driver.run(commit_group(self._ready_to_write(), works, self.cache, TAKING_LOOKS_MAX))
 
     def _await_turn(self) -> None:
         """Let others go first, if it is their turn."""

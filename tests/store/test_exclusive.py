@@ -166,18 +166,6 @@ def test_owners_in_threads_lose_no_increment() -> None:
         store.close()
 
 
-def test_an_unknown_outcome_is_reported_and_the_next_commit_knows_it() -> None:
-    objects = Gone()
-    with SharedStore(objects, OWN) as store:
-        store.transact(add_one(b"n"))
-        objects.loses_replies = True
-        with pytest.raises(OutcomeUnknownError):
-            store.transact(add_one(b"n"))
-        objects.loses_replies = False
-
-        assert store.transact(add_one(b"n")) == 3
-
-
 def test_a_slot_that_was_filled_unnoticed_and_collected_is_not_filled_again() -> None:
     objects = Gone()
     with SharedStore(objects, OWN) as owner, SharedStore(objects, QUIET) as member:

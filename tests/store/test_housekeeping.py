@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+from itertools import islice
 from threading import Event
 
 import pytest
 
 from endive.kv import SharedOptions, SharedStore
+from endive.kv.compactor import claim_compactor
+from endive.kv.housekeeping import compactions
 from endive.objects import MemoryStore
+from tests.store.test_shared import QUIET, add_one
 
 EAGER = SharedOptions(compact_slots=5, poll_interval_ms=1, collect_interval_ms=1, retention_ms=0)
 
@@ -35,6 +39,17 @@ def test_an_error_that_nobody_thought_of_does_not_end_housekeeping(monkeypatch: 
     monkeypatch.setattr(SharedStore, "look_around", look_around)
     with SharedStore(MemoryStore(), EAGER):
         assert went_on.wait(30)
+
+
+def test_a_compactor_ends_though_somebody_writes_all_the_time() -> None:
+    with SharedStore(MemoryStore(), QUIET) as store:
+        store.transact(add_one(b"n"))
+        passes = 0
+        for _ in islice(compactions(store.driver, store.driver.run(claim_compactor())), 100):
+            store.transact(add_one(b"n"))
+            passes += 1
+
+        assert 0 < passes < 10
 
 
 def test_a_store_that_is_never_closed_lets_the_program_end_without_a_word() -> None:

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -330,9 +331,10 @@ class Gone(MemoryStore):
         return done
 
 
-def test_an_unknown_outcome_is_reported_not_repeated_and_not_the_end() -> None:
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_an_unknown_outcome_is_reported_not_repeated_and_not_the_end(exclusive: bool) -> None:
     objects = Gone()
-    with SharedStore(objects, QUIET) as store:
+    with SharedStore(objects, replace(QUIET, exclusive=exclusive)) as store:
         store.transact(add_one(b"n"))
         objects.loses_replies = True
         with pytest.raises(OutcomeUnknownError):
