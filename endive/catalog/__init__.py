@@ -9,8 +9,8 @@ In reading order: `names`, `keys`, `records` (what is kept, and where), `works` 
 `tables`, `updates`, `changes`, `commit`, `files` (works: no I/O, no clock); `dropped`, `sweeping` (rows that go in
 pieces); `refs`, `retention`, `maintenance` (what to change, what expires, and what may be deleted); `manifests`,
 `rebase` (an append that lost its race), `metadata_files`, `publisher`, `planning`; then what brings them together:
-`committer`, `upkeep`, `row_checking` and `checking`, `namespace_catalog`, `table_catalog`, `catalog` (KVCatalog),
-`transactions` and `pyiceberg` (the plug-in).
+`committer`, `opening` (from a URL to a store), `settings` (every `endive.…` property), `upkeep`, `row_checking` and
+`checking`, `namespace_catalog`, `table_catalog`, `catalog` (KVCatalog), `transactions` and `pyiceberg` (the plug-in).
 """
 
 from endive.catalog.catalog import KVCatalog
