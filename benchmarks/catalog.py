@@ -32,7 +32,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from benchmarks import catalog_s3
 from benchmarks.catalog_load import APPEND, METADATA, ROWS, Figures, run
 from benchmarks.report import RESULTS, commit, save
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a memory file system, where there is one
 PARTS = ("beside", "s3")

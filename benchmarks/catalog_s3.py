@@ -17,12 +17,13 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from benchmarks.catalog_load import METADATA, SCHEMA, Figures, Window, Writer, figures, run, together
 from endive.catalog import KVCatalog
-from endive.catalog.opening import EXCLUSIVE, SHARED
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.connection import EXCLUSIVE, SHARED
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.kv import SharedOptions, SharedStore
-from endive.objects import FaultyStore, MemoryStore, Troubles
+from endive.objects import MemoryStore
+from endive.sim.config.profiles import parse_profiles
 from endive.sim.delays import delay_of
-from endive.sim.profiles import parse_profiles
+from endive.testing import FaultInjectingStore, FaultProbabilities
 
 CREATE_MS, READ_MS = 61, 30
 PROFILE = f"""
@@ -58,7 +59,8 @@ def slow_catalog(mode: str, writer: str) -> Iterator[EndiveCatalog]:
     with (
         TemporaryDirectory(prefix="endive-bench-") as directory,
         SharedStore(
-            FaultyStore(MemoryStore(), 1, Troubles(), delay), SharedOptions(exclusive=writer == EXCLUSIVE)
+            FaultInjectingStore(MemoryStore(), 1, FaultProbabilities(), delay),
+            SharedOptions(exclusive=writer == EXCLUSIVE),
         ) as store,
         KVCatalog(store, Path(directory).as_uri(), properties, create=True) as kv,
     ):

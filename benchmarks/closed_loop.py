@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.report import HERE, save
-from endive.sim.config import parse_configuration
+from endive.sim.config.configuration import parse_configuration
 from endive.sim.engines import simulate as run
 
 WRITERS = (1, 2, 4, 8, 16)

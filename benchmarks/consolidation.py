@@ -25,11 +25,11 @@ from pyspark.sql import SparkSession
 from benchmarks.report import HERE, save
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.measures import RUN, RUN_FIGURES, over_seeds, run_figures
-from endive.pipeline.schemas import spark_schema
-from endive.pipeline.session import spark_session
 from endive.pipeline.transactions import DataSet
-from endive.sim.config import load_configuration
+from endive.sim.config.configuration import load_configuration
 from endive.sim.engines import simulate
+from endive.spark.schemas import spark_schema
+from endive.spark.session import spark_session
 from tests.pipeline.another_engine import differences, figures_of_runs, means_over_seeds
 
 BASE = str(HERE.parent / "configs" / "fast_append_s3.toml")

@@ -17,12 +17,12 @@ import numpy as np
 from numba import njit
 
 from benchmarks.report import HERE, save, spread
-from endive.sim.config import Settings, load_configuration
+from endive.sim.config.configuration import Settings, load_configuration
 from endive.sim.engine import kernel
 from endive.sim.engine.model import curve_of
 from endive.sim.engines import Engine, simulate
 from endive.sim.latency import LognormalLatency
-from endive.sim.statistics import RunResult
+from endive.sim.results.statistics import RunResult
 
 BASE = str(HERE.parent / "configs" / "fast_append_s3.toml")
 SEED, SAMPLES, DRAWS = 42, 5, 2_000_000
@@ -136,7 +136,7 @@ def nanoseconds_per_draw() -> dict[str, object]:
 BIG = """
 import re, sys, time
 from pathlib import Path
-from endive.sim.config import load_configuration
+from endive.sim.config.configuration import load_configuration
 from endive.sim.engines import simulate
 settings = load_configuration(sys.argv[1], sys.argv[2:])
 simulate(load_configuration(sys.argv[1], ["simulation.duration_ms=1000"]), 42)  # loads the compiled code

@@ -14,7 +14,7 @@ from typing import Any
 import simpy
 
 from benchmarks.report import HERE, save, spread
-from endive.sim.config import Settings, parse_configuration
+from endive.sim.config.configuration import Settings, parse_configuration
 from endive.sim.simulation import Simulation
 
 SAMPLES = 5

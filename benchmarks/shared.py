@@ -16,9 +16,10 @@ from statistics import median, quantiles
 from benchmarks.report import save
 from endive.kv import SharedStore
 from endive.kv.transaction import Transaction
-from endive.objects import FaultyStore, MemoryStore, Troubles
+from endive.objects import MemoryStore
 from endive.protocol.requests import Steps
 from endive.rng import Stream
+from endive.testing import FaultInjectingStore, FaultProbabilities
 
 CREATE_MS = 61.0
 READS_MS = (0.0, 30.0)
@@ -48,7 +49,10 @@ def commit_for_a_while(store: SharedStore, key: bytes, until_s: float, latencies
 def measure(members: int, threads: int, read_ms: float) -> dict[str, object]:
     """Let `threads` threads of each of `members` members commit, and say how that went."""
     objects = MemoryStore()
-    stores = [SharedStore(FaultyStore(objects, n, Troubles(), partial(delay_ms, read_ms))) for n in range(members)]
+    stores = [
+        SharedStore(FaultInjectingStore(objects, n, FaultProbabilities(), partial(delay_ms, read_ms)))
+        for n in range(members)
+    ]
     latencies: list[list[float]] = [[] for _ in stores]
     until_s = time.perf_counter() + DURATION_S
     workers = [

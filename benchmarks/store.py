@@ -31,9 +31,10 @@ import slatedb.uniffi as slate
 
 from benchmarks.report import save, spread
 from endive.kv import Store, StoreOptions
-from endive.objects import FaultyStore, LocalStore, ObjectStore, Troubles
+from endive.objects import LocalStore, ObjectStore
+from endive.sim.config.profiles import load_profile_set
 from endive.sim.delays import delay_of
-from endive.sim.profiles import load_profile_set
+from endive.testing import FaultInjectingStore, FaultProbabilities
 
 ROWS = 20_000
 DURABLE = 200
@@ -80,7 +81,7 @@ def latencies_ms(count: int, work: Callable[[int], object]) -> list[float]:
 
 def with_latencies_of(provider: str, path: Path) -> ObjectStore:
     delay = delay_of(load_profile_set("measured")[provider])
-    return FaultyStore(LocalStore(path, fsync=False), 1, Troubles(), delay)
+    return FaultInjectingStore(LocalStore(path, fsync=False), 1, FaultProbabilities(), delay)
 
 
 def endive(objects: ObjectStore, durable_puts: int = DURABLE) -> Figures:

@@ -20,13 +20,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.report import HERE, RESULTS, save, spread
-from endive.pipeline.daemon import warm_engine
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.execute import execute
 from endive.pipeline.plan import Plan
-from endive.pipeline.session import spark_session
 from endive.pipeline.sweep import load_family
 from endive.pipeline.task import Work, do_bin
+from endive.spark.daemon import warm_engine
+from endive.spark.session import spark_session
 
 PUBLISHED = HERE.parent / "configs" / "sweeps" / "published"
 POOL_FAMILY = "catalog_latency_fast_append"

@@ -24,9 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.report import save, spread
-from endive.pipeline.session import spark_session
-from endive.pipeline.tables import read_native
-from endive.pipeline.tables.types import arrow_schema
+from endive.spark.session import spark_session
+from endive.spark.source import read_native
+from endive.spark.source.types import arrow_schema
 
 ROWS, ROUNDS = 10_000_000, 7
 QUICK_ROWS, QUICK_ROUNDS = 1_000_000, 2

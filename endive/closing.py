@@ -1,4 +1,4 @@
-"""What is opened and must be closed: one way to write `with`."""
+"""Base class for resources that are closed at the end of a `with` block."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -6,11 +6,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Closed at the end of a `with`, whatever happens in it."""
+    """A context manager that calls `close` on exit."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go. Closing twice is no mistake."""
+        """Release resources. Idempotent."""
 
     def __enter__(self) -> Self:
         return self

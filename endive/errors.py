@@ -1,7 +1,7 @@
 """Errors, grouped by what the caller can do about them.
 
-Every class says in its docstring what to do, and declares the facts it carries as fields of a data class. Errors are
-told apart by identity (`eq=False`), as exceptions are.
+Every docstring says what to do. The fields of each data class are the facts that the error carries. Errors compare by
+identity (`eq=False`), as exceptions do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,10 @@ from endive.wording import counted
 
 @dataclass(eq=False, init=False, repr=False)
 class EndiveError(Exception):
-    """Root of all errors that Endive raises on purpose."""
+    """Base class of all errors that Endive raises deliberately."""
 
     def __post_init__(self) -> None:
-        # All facts that were given go to args, in their order: pickle and SimPy rebuild an error from them.
+        # pickle and SimPy rebuild an error from `args`, so all fields go there, in order.
         self.args = tuple(getattr(self, fact.name) for fact in fields(self) if fact.init)
 
 
@@ -33,61 +33,61 @@ class UnsupportedOperationError(EndiveError):
 
 @dataclass(eq=False)
 class ConfigurationError(EndiveError):
-    """The input is wrong. Mend every fault listed; nothing has run and nothing was written."""
+    """The input is invalid. Fix every error listed; nothing has run and nothing was written."""
 
     source: str
-    faults: Sequence[str]
+    errors: Sequence[str]
 
     def __post_init__(self) -> None:
-        self.faults = tuple(self.faults)
+        self.errors = tuple(self.errors)
         super().__post_init__()
 
     def after(self, before: "ConfigurationError | None", option: str) -> "ConfigurationError":
-        """Return this error with its faults blamed on an option, but those that were there `before` it was heeded."""
-        known = set(before.faults) if before is not None else set()
-        own = [fault for fault in self.faults if fault not in known]
-        others = [fault for fault in self.faults if fault in known]
+        """Return this error attributed to an option, except for the errors that existed `before` it was applied."""
+        known = set(before.errors) if before is not None else set()
+        own = [error for error in self.errors if error not in known]
+        others = [error for error in self.errors if error in known]
         if before is None or not others:
             return ConfigurationError(option, own)
         if not own:
             return ConfigurationError(before.source, others)
-        return ConfigurationError(f"{before.source} and {option}", [*others, *(f"{option}: {fault}" for fault in own)])
+        return ConfigurationError(f"{before.source} and {option}", [*others, *(f"{option}: {error}" for error in own)])
 
     def __str__(self) -> str:
-        lines = "\n".join(f"  - {fault}" for fault in self.faults)
-        return f"{self.source}: {counted(len(self.faults), 'fault')}\n{lines}"
+        lines = "\n".join(f"  - {error}" for error in self.errors)
+        return f"{self.source}: {counted(len(self.errors), 'error')}\n{lines}"
 
 
-class FaultsOfAll:
-    """Gathers the faults of several parts of an input, so that all are told at once.
+class ErrorCollector:
+    """Collects the `ConfigurationError`s of several parts of an input, so that all are reported at once.
 
-    Each part is read inside `with faults.gathered():`; `faults.tell(…)` raises if there was one.
+    Read each part inside `with errors.collected():`, then call `errors.raise_for(source)`.
     """
 
     def __init__(self) -> None:
         self._errors: list[ConfigurationError] = []
 
     @contextmanager
-    def gathered(self) -> Iterator[None]:
-        """Keep a `ConfigurationError` for later."""
+    def collected(self) -> Iterator[None]:
+        """Keep a `ConfigurationError` for `raise_for`."""
         try:
             yield
         except ConfigurationError as error:
             self._errors.append(error)
 
-    def tell(self, source: str) -> None:
-        """Raise what was gathered: of one part as it is, of several as one error of `source`."""
-        if len({(error.source, error.faults) for error in self._errors}) == 1:
+    def raise_for(self, source: str) -> None:
+        """Raise the collected errors, if any: a single one unchanged, several as one error of `source`."""
+        if len({(error.source, error.errors) for error in self._errors}) == 1:
             raise self._errors[0]
-        named = [("" if error.source == source else f"{error.source}: ", error.faults) for error in self._errors]
+        named = [("" if error.source == source else f"{error.source}: ", error.errors) for error in self._errors]
         if named:
-            told = [f"{name}{fault}" for name, faults in named for fault in faults]
-            raise ConfigurationError(source, list(dict.fromkeys(told)))
+            lines = [f"{name}{error}" for name, errors in named for error in errors]
+            raise ConfigurationError(source, list(dict.fromkeys(lines)))
 
 
 @dataclass(eq=False)
 class ResultError(EndiveError):
-    """A stored result is missing, damaged or not ours. The message names the file and the remedy."""
+    """A stored result is missing, damaged or of another program. The message names the file and the remedy."""
 
     path: str
     problem: str
@@ -115,7 +115,7 @@ class SparkUnavailableError(EndiveError):
     problem: str
     remedy: str
     log: Sequence[str] = ()
-    """The last lines that Spark's JVM wrote; empty if it wrote none or never ran."""
+    """Last lines of the JVM's output; empty if there was none."""
 
     def __post_init__(self) -> None:
         self.log = tuple(self.log)
@@ -126,7 +126,7 @@ class SparkUnavailableError(EndiveError):
         return f"{self.problem}; {self.remedy}" + (f"\nThe last lines of Spark's log:{lines}" if lines else "")
 
 
-# The store's errors. What to do differs, so the classes differ.
+# The store's errors: one class for each reaction of the caller.
 
 
 @dataclass(eq=False)
@@ -142,7 +142,7 @@ class StorageUnavailableError(EndiveError):
 
 @dataclass(eq=False)
 class StorageAccessError(EndiveError):
-    """The object store will not do this: no permission, no such bucket, no space. Mend that; a retry will not help."""
+    """The object store denies this: no permission, no such bucket, no space. Fix the cause; a retry does not help."""
 
     path: str
     problem: str
@@ -174,18 +174,18 @@ class FencedError(EndiveError):
 
 
 class ExclusiveWriterError(FencedError):
-    """Another process has opened the store for itself alone. Wait until it is done, or open anew to take the store."""
+    """Another process is the exclusive writer. Wait until it is done, or reopen the store to take over."""
 
     def __str__(self) -> str:
         return (
-            f"another process has the store for itself: its writer epoch {self.found_epoch} is not shared "
+            f"another process is the exclusive writer, with epoch {self.found_epoch} "
             f"({self.role} had epoch {self.own_epoch}); try again when it is done"
         )
 
 
 @dataclass(eq=False)
 class AttemptsExhaustedError(EndiveError):
-    """Others won every round of a race. Nothing was changed; try again later."""
+    """Concurrent writers won every attempt. Nothing was changed; try again later."""
 
     path: str
     attempts: int
@@ -196,7 +196,7 @@ class AttemptsExhaustedError(EndiveError):
 
 @dataclass(eq=False)
 class CorruptObjectError(EndiveError):
-    """An object is damaged or not Endive's. Look at it; nothing was overwritten."""
+    """An object is damaged, or another program wrote it. Inspect it; nothing was overwritten."""
 
     path: str
     problem: str
@@ -227,7 +227,7 @@ class StoreNotFoundError(EndiveError):
 
 @dataclass(eq=False)
 class CheckpointGoneError(EndiveError):
-    """The checkpoint does not exist or has expired. Make a new one; the old view cannot be had any more."""
+    """The checkpoint does not exist or has expired. Create a new one; the old view cannot be recovered."""
 
     checkpoint_id: str
 
@@ -237,17 +237,17 @@ class CheckpointGoneError(EndiveError):
 
 @dataclass(eq=False)
 class StoreClosedError(EndiveError):
-    """The store was closed, or its writer has halted. Open it anew."""
+    """The store is closed, or its writer has stopped. Reopen it."""
 
     url: str
 
     def __str__(self) -> str:
-        return f"{self.url}: the store is closed; open it anew"
+        return f"{self.url}: the store is closed; reopen it"
 
 
 @dataclass(eq=False)
 class ReadOnlyError(EndiveError):
-    """A read wanted to write. Use a transaction."""
+    """A read-only transaction function tried to write. Use `transact`."""
 
     key: bytes
 
@@ -257,24 +257,24 @@ class ReadOnlyError(EndiveError):
 
 @dataclass(eq=False)
 class ForkedError(EndiveError):
-    """The store was opened before this process was forked. Open it anew here; threads do not survive a fork."""
+    """The store was opened before this process was forked. Reopen it here; threads do not survive a fork."""
 
     url: str
     opened_pid: int
     used_pid: int
 
     def __str__(self) -> str:
-        return f"{self.url}: opened by process {self.opened_pid}, used by {self.used_pid} after a fork; open it anew"
+        return f"{self.url}: opened by process {self.opened_pid}, used by {self.used_pid} after a fork; reopen it"
 
 
 @dataclass(eq=False)
 class ViewExpiredError(EndiveError):
-    """What this view needs has been collected. Start over; make a checkpoint for what takes long."""
+    """Garbage collection deleted files of this view. Start over; create a checkpoint for long reads."""
 
     path: str
 
     def __str__(self) -> str:
-        return f"{self.path}: collected while a view was using it; start over, with a checkpoint if it takes long"
+        return f"{self.path}: garbage-collected while a view was using it; start over; checkpoint a long read"
 
 
 # The catalog's errors.
@@ -307,7 +307,7 @@ class NotInCatalogError(EndiveError):
 
 @dataclass(eq=False)
 class AlreadyInCatalogError(EndiveError):
-    """The name is taken. Choose another, or use what is there; nothing was changed."""
+    """The name is taken. Choose another one, or use the existing object; nothing was changed."""
 
     kind: str
     name: str
@@ -319,7 +319,7 @@ class AlreadyInCatalogError(EndiveError):
 
 @dataclass(eq=False)
 class NamespaceNotEmptyError(EndiveError):
-    """A namespace that holds something cannot be dropped. Drop what it holds first."""
+    """The namespace is not empty. Drop its tables and namespaces first."""
 
     namespace: str
     tables: int
@@ -332,7 +332,7 @@ class NamespaceNotEmptyError(EndiveError):
 
 @dataclass(eq=False)
 class CommitConflictError(EndiveError):
-    """Somebody else changed the table first, in a way that does not commute. Load it, decide anew, commit again."""
+    """A concurrent commit changed the table in a way that does not commute. Reload it and commit again."""
 
     table: str
     problem: str
@@ -343,7 +343,7 @@ class CommitConflictError(EndiveError):
 
 @dataclass(eq=False)
 class CommitRetriesExhaustedError(CommitConflictError):
-    """Every attempt to commit lost its race. Nothing was changed; the message says which limit to raise."""
+    """Every attempt to commit lost against a concurrent commit. Nothing was changed; the message names the limit."""
 
     attempts: int
     option: str

@@ -1,10 +1,10 @@
-"""Structured logs, by the standard library alone: a line is an event with a stable name, and facts.
+"""Structured logs on the standard library: a line is an event with a stable name, and facts.
 
-    tell(log, "opened", epoch=3, next_slot=17)
+    log_event(log, "opened", epoch=3, next_slot=17)
 
-is the message `opened epoch=3 next_slot=17` to whatever logging a program has set up. Name and facts are on the record
-too, as `record.event` and `record.facts`, for filters and formatters; `JsonLines` is one. Names of events and facts
-are an interface: docs/store.md lists them, and a test holds them to that list.
+logs the message `opened epoch=3 next_slot=17`. The record also carries `record.event` and `record.facts`, for filters
+and formatters such as `JsonLines`. The names of events and facts are a public interface: docs/store.md lists them, and
+a test compares the list with the code.
 """
 
 import json
@@ -16,30 +16,30 @@ from typing import TextIO
 
 Fact = str | int | float | bool | None
 ROOT = "endive"
-"""The logger above all of Endive's."""
+"""Name of the parent of all loggers of Endive."""
 
 
 class LogForm(StrEnum):
-    """How events are written down."""
+    """Output format of logs."""
 
     TEXT = "text"
     JSON = "json"
 
 
-def tell(log: logging.Logger, event: str, level: int = logging.INFO, **facts: Fact) -> None:
+def log_event(log: logging.Logger, event: str, level: int = logging.INFO, **facts: Fact) -> None:
     """Log an event. Facts are plain values, with the unit last in their names."""
-    _tell(log, event, level, facts)
+    _log(log, event, level, facts)
 
 
-def tell_error(log: logging.Logger, event: str, error: Exception, level: int = logging.WARNING, **facts: Fact) -> None:
-    """Log an event that an error caused: its class and message are facts like others."""
-    _tell(log, event, level, facts | {"error": type(error).__name__, "message": str(error)})
+def log_error(log: logging.Logger, event: str, error: Exception, level: int = logging.WARNING, **facts: Fact) -> None:
+    """Log an event that an error caused, with the class and message of the error as facts."""
+    _log(log, event, level, facts | {"error": type(error).__name__, "message": str(error)})
 
 
-def _tell(log: logging.Logger, event: str, level: int, facts: Mapping[str, Fact]) -> None:
+def _log(log: logging.Logger, event: str, level: int, facts: Mapping[str, Fact]) -> None:
     if log.isEnabledFor(level):
         extra = {"event": event, "facts": facts}
-        log.log(level, "%s", _line(event, facts), extra=extra, stacklevel=3)  # the place that told
+        log.log(level, "%s", _line(event, facts), extra=extra, stacklevel=3)  # the caller of log_event
 
 
 def _line(event: str, facts: Mapping[str, Fact]) -> str:
@@ -47,7 +47,7 @@ def _line(event: str, facts: Mapping[str, Fact]) -> str:
 
 
 def _brief(fact: Fact) -> str:
-    """Return a fact as JSON has it; text without blanks and quotes as it is."""
+    """Return a fact as JSON; text without blanks and quotes stays unquoted."""
     plain = isinstance(fact, str) and fact and not any(sign in fact for sign in ' "\n')
     return str(fact) if plain else json.dumps(fact)
 
@@ -55,7 +55,7 @@ def _brief(fact: Fact) -> str:
 class JsonLines(logging.Formatter):
     """One JSON object a line: `time` (UTC), `level`, `logger`, `event`, then the facts.
 
-    A record that is no event, such as another library's, has `message` instead; a traceback is `trace`.
+    A record that is not an event, such as another library's, has `message` instead; a traceback is `trace`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -72,7 +72,7 @@ class JsonLines(logging.Formatter):
 
 
 def show_logs(form: LogForm, stream: TextIO, level: int = logging.INFO) -> logging.Handler:
-    """Write Endive's logs to a stream, as text or as JSON; return the handler, for whoever wants to remove it."""
+    """Write Endive's logs to a stream, as text or as JSON; return the handler, so that the caller can remove it."""
     handler = logging.StreamHandler(stream)
     text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if form is LogForm.JSON else text)

@@ -1,4 +1,4 @@
-"""Words that many messages need: counts, moments, and the name that was probably meant."""
+"""Text shared by many messages: counts, timestamps, and spelling suggestions."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -6,21 +6,22 @@ from difflib import SequenceMatcher, get_close_matches
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number and what it counts: `1 table`, `2,000 tables`, `0 tables`."""
+    """Return a number with its noun: `1 table`, `2,000 tables`, `0 tables`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def utc(unix_ms: int, precise: bool = False) -> str:
-    """Return a moment for people, in UTC to the second; `precise`: to the millisecond if it is within a second."""
+    """Return a readable timestamp in UTC, to the second; `precise`: with milliseconds unless they are zero."""
     moment = datetime.fromtimestamp(unix_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"{moment}.{unix_ms % 1000:03d}" if precise and unix_ms % 1000 else moment
 
 
 def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the one of `words` that was probably meant; None if none is like `word`.
+    """Return the most similar of `words`; None if none is similar enough.
 
-    Likeness alone makes too much of short names, and of long ones that begin alike: `db.x` and `db.y` are as like as
-    two words with one letter changed. So of what differs, level by level, two letters of three must agree.
+    `difflib` alone overrates short names and long names with a common beginning: it finds `db.x` and `db.y` as similar
+    as two words with one letter changed. So the parts between dots are compared one by one, and in each part that
+    differs two of three letters must agree.
     """
     known = list(dict.fromkeys(words))
     close = get_close_matches(word, known, n=max(len(known), 1), cutoff=cutoff)
@@ -28,7 +29,7 @@ def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 
 def suggestion(word: str, words: Iterable[str]) -> str:
-    """Return "; did you mean ...?" if one of `words` was probably meant, else nothing."""
+    """Return "; did you mean ...?" with the most similar of `words`, or the empty string."""
     found = nearest(word, words)
     return f"; did you mean {found!r}?" if found is not None else ""
 

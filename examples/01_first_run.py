@@ -5,9 +5,9 @@ One table on S3, fast appends only, for a quarter of an hour of virtual time.
 
 from pathlib import Path
 
-from endive.sim.config import load_configuration
+from endive.sim.config.configuration import load_configuration
+from endive.sim.results.summary import summarise
 from endive.sim.simulation import Simulation
-from endive.sim.summary import summarise
 
 FILE = Path(__file__).parent.parent / "configs" / "fast_append_s3.toml"
 SHORTER = ["simulation.duration_ms=900_000", "transaction.runtime={ median = 10_000, sigma = 1.0 }"]

@@ -4,9 +4,9 @@ A seed gives every cost model the same arrivals, the same work and the same luck
 differs between the lines is due to the requests that each model makes.
 """
 
-from endive.sim.config import parse_configuration
+from endive.sim.config.configuration import parse_configuration
+from endive.sim.results.summary import summarise
 from endive.sim.simulation import Simulation
-from endive.sim.summary import summarise
 
 CONFIGURATION = """
 [simulation]

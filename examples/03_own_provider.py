@@ -4,9 +4,9 @@ The figures are in `03_own_provider.toml`. `storage.profile_file` is seen from t
 here that is this file's.
 """
 
-from endive.sim.config import parse_configuration
+from endive.sim.config.configuration import parse_configuration
+from endive.sim.results.summary import summarise
 from endive.sim.simulation import Simulation
-from endive.sim.summary import summarise
 
 CONFIGURATION = """
 [simulation]

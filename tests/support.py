@@ -18,8 +18,8 @@ from endive.sim.catalog import (
 )
 from endive.sim.conflict_detector import ProbabilisticConflictDetector
 from endive.sim.latency import FixedLatency, LatencyDistribution
+from endive.sim.results.statistics import Statistics
 from endive.sim.simulation import Simulation, SimulationConfig
-from endive.sim.statistics import Statistics
 from endive.sim.storage import StorageProvider
 from endive.sim.transaction import (
     FastAppendTransaction,

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from endive.errors import ConfigurationError
-from endive.sim.config import Settings, load_configuration, parse_configuration
+from endive.sim.config.configuration import Settings, load_configuration, parse_configuration
+from endive.sim.config.reference import Key, keys
+from endive.sim.config.schema import Configuration
 from endive.sim.engines import simulate
-from endive.sim.reference import Key, keys
-from endive.sim.schema import Configuration
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "endive").rglob("*.py"))
@@ -84,7 +84,7 @@ def inherited(class_and_method: str, module: str) -> bool:
 def filled_by(kind: type) -> list[type]:
     """The interfaces of ours that a class has every method of, without saying so."""
     modules = [importlib.import_module(module_of(path)) for path in SOURCES if path.name == "api.py"]
-    modules += [importlib.import_module(name) for name in ("endive.kv.tables", "endive.objects.records")]
+    modules += [importlib.import_module(name) for name in ("endive.kv.sst.reading", "endive.objects.records")]
     interfaces = {
         value for module in modules for value in vars(module).values() if getattr(value, "_is_protocol", False)
     }

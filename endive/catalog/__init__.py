@@ -14,8 +14,8 @@ pieces); `refs`, `retention`, `maintenance` (what to change, what expires, and w
 """
 
 from endive.catalog.catalog import KVCatalog
-from endive.catalog.changes import TableChange
-from endive.catalog.records import CommitRecord
+from endive.catalog.commit.changes import TableChange
+from endive.catalog.model.records import CommitRecord
 from endive.catalog.table_catalog import LoadedTable
 
 __all__ = ["CommitRecord", "KVCatalog", "LoadedTable", "TableChange"]

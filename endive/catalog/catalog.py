@@ -13,15 +13,17 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
-from endive.catalog import checking, refs, tables, upkeep
-from endive.catalog.changes import TableChange
-from endive.catalog.files import FileEntry, live_files
-from endive.catalog.names import Identifier, table_of
-from endive.catalog.planning import RecordPlanner
+from endive.catalog.commit.changes import TableChange
+from endive.catalog.maintenance import check as checking
+from endive.catalog.maintenance import expiry as upkeep
+from endive.catalog.maintenance.expiry import ExpiredSnapshots
+from endive.catalog.model.file_rows import FileEntry, live_files
+from endive.catalog.model.names import Identifier, table_of
+from endive.catalog.model.transaction import Transaction
+from endive.catalog.operations import refs, tables
+from endive.catalog.operations.tables import TableView
+from endive.catalog.planner import RecordPlanner
 from endive.catalog.table_catalog import LoadedTable, TableCatalog
-from endive.catalog.tables import TableView
-from endive.catalog.upkeep import ExpiredSnapshots
-from endive.catalog.works import Transaction
 from endive.errors import ConfigurationError
 from endive.protocol.requests import Steps
 
@@ -158,4 +160,4 @@ class KVCatalog(TableCatalog):
 
     def check(self, identifier: str | Identifier | None = None) -> list[str]:
         """Return what is wrong with a table's records and files, or with all tables'; nothing if all is well."""
-        return [str(fault) for fault in checking.check(self, identifier).faults]
+        return [str(fault) for fault in checking.check(self, identifier).findings]

@@ -7,20 +7,20 @@ id of who created a namespace, by a table's uuid, by a commit's id.
 from collections.abc import Callable, Mapping
 from typing import Self, TypeVar
 
-from endive.catalog import namespaces
-from endive.catalog.committer import Committer
-from endive.catalog.keys import CATALOG
-from endive.catalog.metadata_files import MetadataFiles
-from endive.catalog.names import Identifier, namespace_of, text_of
-from endive.catalog.namespaces import PropertiesChange
-from endive.catalog.opening import MEMORY, open_store, place_of, release_store, url_of
-from endive.catalog.publisher import Publisher
-from endive.catalog.records import (
+from endive.catalog.commit.committer import Committer
+from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.publisher import Publisher
+from endive.catalog.connection import MEMORY, open_store, place_of, release_store, url_of
+from endive.catalog.model.keys import CATALOG
+from endive.catalog.model.names import Identifier, namespace_of, text_of
+from endive.catalog.model.records import (
     FORMAT_VERSION,
     CatalogRecord,
 )
+from endive.catalog.model.transaction import Transaction, TransactionalStore, Work
+from endive.catalog.operations import namespaces
+from endive.catalog.operations.namespaces import PropertiesChange
 from endive.catalog.settings import require_known
-from endive.catalog.works import Transaction, TransactionalStore, Work
 from endive.closing import Closing
 from endive.drivers.blocking import random_id, unix_ms
 from endive.errors import CatalogNotFoundError, ConfigurationError, NotInCatalogError, OutcomeUnknownError

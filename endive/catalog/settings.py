@@ -11,12 +11,12 @@ from typing import Literal
 
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from endive.catalog.changes import TableChange
-from endive.catalog.committer import ATTEMPTS, ATTEMPTS_DEFAULT
-from endive.catalog.metadata_files import BACKGROUND, BEFORE, MODE
-from endive.catalog.names import text_of
-from endive.catalog.opening import EXCLUSIVE, SHARED, WRITER
-from endive.catalog.rebase import MAY_MOVE
+from endive.catalog.commit.changes import TableChange
+from endive.catalog.commit.committer import ATTEMPTS, ATTEMPTS_DEFAULT
+from endive.catalog.commit.metadata_files import BACKGROUND, BEFORE, MODE
+from endive.catalog.commit.rebase import MAY_MOVE
+from endive.catalog.connection import EXCLUSIVE, SHARED, WRITER
+from endive.catalog.model.names import text_of
 from endive.errors import ConfigurationError
 from endive.wording import nearest
 

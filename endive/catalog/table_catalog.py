@@ -21,22 +21,23 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableRequirement, TableUpdate
 
-from endive.catalog import namespaces, tables, upkeep
-from endive.catalog.changes import TableChange
-from endive.catalog.committer import Committed
-from endive.catalog.dropped import dropped_tables
-from endive.catalog.keys import history_key, imported_key, snapshot_key, table_key
-from endive.catalog.names import Identifier, namespace_of, table_of, text_of
-from endive.catalog.namespace_catalog import NamespaceCatalog
-from endive.catalog.records import (
+from endive.catalog.commit.changes import TableChange
+from endive.catalog.commit.committer import Committed
+from endive.catalog.maintenance import expiry as upkeep
+from endive.catalog.model.keys import history_key, imported_key, snapshot_key, table_key
+from endive.catalog.model.names import Identifier, namespace_of, table_of, text_of
+from endive.catalog.model.records import (
     CommitRecord,
     SnapshotRecord,
     TableRecord,
     encoded_history,
 )
+from endive.catalog.model.transaction import Transaction
+from endive.catalog.namespace_catalog import NamespaceCatalog
+from endive.catalog.operations import namespaces, tables
+from endive.catalog.operations.dropped_tables import dropped_tables
+from endive.catalog.operations.tables import TableView
 from endive.catalog.settings import require_known, require_known_in
-from endive.catalog.tables import TableView
-from endive.catalog.works import Transaction
 from endive.errors import (
     AlreadyInCatalogError,
     ConfigurationError,
@@ -249,8 +250,8 @@ class TableCatalog(NamespaceCatalog):
         """Commit Iceberg's updates to a table if its requirements hold; return when it is durable.
 
         `commit_id`: repeat a commit under its id, and it is answered as the first time. Without one, a new id is
-        drawn. An append that lost its race is put on top of what won (`endive.catalog.rebase`); a real conflict raises
-        `CommitConflictError`, which names both sides.
+        drawn. An append that lost its race is put on top of what won (`endive.catalog.commit.rebase`); a real conflict
+        raises `CommitConflictError`, which names both sides.
         """
         return self.commit_many([TableChange(table_of(identifier), tuple(requirements), tuple(updates))], commit_id)[0]
 

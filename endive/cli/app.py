@@ -7,7 +7,7 @@ import typer
 from endive.cli import capacity, compare, config, demo, kv, providers, report, run, sweep
 from endive.cli.console import output
 from endive.cli.later import later
-from endive.sim.experiment import version
+from endive.sim.results.experiment import version
 
 app = typer.Typer(
     name="endive",

@@ -17,10 +17,10 @@ from endive.cli import INTERRUPTED
 from endive.cli.console import Overrides, errors, output, progress_to, say_if_compiling, warn
 from endive.cli.figures import as_document, with_interval
 from endive.cli.run import choose_seeds
-from endive.errors import ConfigurationError, FaultsOfAll
-from endive.sim.capacity import LOAD_MAX, Capacity, SeedCapacity, Target, load_of, seed_capacity
-from endive.sim.config import Settings, load_configuration
-from endive.sim.summary import Estimate
+from endive.errors import ConfigurationError, ErrorCollector
+from endive.sim.config.configuration import Settings, load_configuration
+from endive.sim.results.capacity import LOAD_MAX, Capacity, SeedCapacity, Target, load_of, seed_capacity
+from endive.sim.results.summary import Estimate
 from endive.wording import counted
 
 VARY = "--vary"
@@ -76,11 +76,11 @@ def _cases(file: str, overrides: list[str], vary: list[str]) -> Cases:
     """Load the configuration with every combination of the values. Every fault is found before anything runs."""
     choices = [[f"{key}={value}" for value in values] for key, values in map(_parse_vary, vary)]
     cases: Cases = {}
-    faults = FaultsOfAll()
+    errors = ErrorCollector()
     for chosen in product(*choices):
-        with faults.gathered():
+        with errors.collected():
             cases[" ".join(chosen)] = _case(file, overrides, chosen)
-    faults.tell(VARY)
+    errors.raise_for(VARY)
     return cases
 
 

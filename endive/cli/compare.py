@@ -14,9 +14,9 @@ from endive.cli.console import Overrides, output, resumable, warn
 from endive.cli.figures import QUANTILES, RATES, TIMES, as_document, with_interval
 from endive.cli.run import Out, choose_seeds, obtain
 from endive.errors import ConfigurationError, ResultError
-from endive.sim.config import load_configuration
-from endive.sim.experiment import Experiment, Result, find_results, load_result
-from endive.sim.summary import Estimate, estimate, estimates
+from endive.sim.config.configuration import load_configuration
+from endive.sim.results.experiment import Experiment, Result, find_results, load_result
+from endive.sim.results.summary import Estimate, estimate, estimates
 
 Runs = Mapping[int, Result]
 """Results by seed."""

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from endive.cli.console import Overrides, output, warn
-from endive.sim.config import Settings, load_configuration
-from endive.sim.reference import keys
+from endive.sim.config.configuration import Settings, load_configuration
+from endive.sim.config.reference import keys
 
 app = typer.Typer(
     help="Check a configuration, show what is in force and why, or list the keys that there are.", no_args_is_help=True

@@ -7,9 +7,9 @@ import typer
 
 from endive.cli.console import output, resumable
 from endive.cli.sweep import close, run_sweep, size
-from endive.pipeline.master import cores_here
 from endive.pipeline.plan import Plan
 from endive.pipeline.sweep import parse_family
+from endive.spark.master import cores_here
 
 SWEEP = """\
 title = "How many commits? Three stores, one to twenty tables"

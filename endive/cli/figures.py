@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
-from endive.sim.summary import Estimate
+from endive.sim.results.summary import Estimate
 
 RATES = {
     "offered_per_s": ("offered", "/s"),

@@ -15,13 +15,13 @@ from endive.cli.console import errors, output
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import ConfigurationError, StoreNotFoundError
 from endive.kv import Reader, Store, StoreOptions
-from endive.kv.check import check_store
-from endive.kv.compactor import claim_compactor
-from endive.kv.format import decode_footer
-from endive.kv.housekeeping import collect_now, compactions
-from endive.kv.manifest import MANIFESTS
-from endive.kv.reading import create_checkpoint, prolong_checkpoint, remove_checkpoint
-from endive.kv.wal import WAL
+from endive.kv.log.wal import WAL
+from endive.kv.maintenance.background import collect_now, compactions
+from endive.kv.maintenance.check import check_store
+from endive.kv.maintenance.compactor import claim_compactor
+from endive.kv.manifest_format import MANIFESTS
+from endive.kv.sst.format import decode_footer
+from endive.kv.views import create_checkpoint, prolong_checkpoint, remove_checkpoint
 from endive.logs import ROOT, LogForm, show_logs
 from endive.objects import ObjectStore, open_objects
 from endive.objects.two_phase import TwoPhaseStore
@@ -276,11 +276,11 @@ def check(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
         report = driver.run(check_store())
     figures = {"manifest": report.manifests, "WAL slot": report.wal_slots, "SST": report.ssts, "row": report.rows}
     looked_at = ", ".join(counted(count, what) for what, count in figures.items())
-    for fault in report.faults:
+    for fault in report.findings:
         output.print(f"[red]fault:[/] {output.escape(str(fault))}", soft_wrap=True)
     garbage = counted(report.garbage, "SST")
-    output.print(f"looked at {looked_at}; {counted(len(report.faults), 'fault')}; {garbage} for the collector")
-    if report.faults:
+    output.print(f"looked at {looked_at}; {counted(len(report.findings), 'finding')}; {garbage} for the collector")
+    if report.findings:
         raise typer.Exit(FAULTS_FOUND)
 
 

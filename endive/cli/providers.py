@@ -8,7 +8,7 @@ from rich.table import Table
 
 from endive.cli.console import output
 from endive.errors import ConfigurationError
-from endive.sim.profiles import PROFILE_SETS, load_profile_file, load_profile_set
+from endive.sim.config.profiles import PROFILE_SETS, load_profile_file, load_profile_set
 from endive.sim.storage import Contention, LatencyDistribution, Profile
 from endive.wording import suggestion
 

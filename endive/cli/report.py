@@ -47,7 +47,7 @@ def report(
     if "://" not in directory:
         _report(Path(directory), out, charts or ())
         return
-    from endive.pipeline.tables.sweeps import fetch, sweeps_in  # noqa: PLC0415 - PyIceberg takes a second to load
+    from endive.pipeline.catalog_tables import fetch, sweeps_in  # noqa: PLC0415 - PyIceberg takes a second to load
 
     name = sweep or next(iter(sweeps_in(directory)), "")
     with TemporaryDirectory(prefix="endive-") as fetched:
@@ -71,7 +71,7 @@ def _bring_up_to_date(directory: Path) -> None:
     from endive.pipeline.frames import consolidate, is_current  # noqa: PLC0415 - PySpark takes a second to load
 
     if not is_current(directory):
-        from endive.pipeline.session import spark_session  # noqa: PLC0415
+        from endive.spark.session import spark_session  # noqa: PLC0415
 
         errors.print("computing measures: starting Spark", markup=False)
         with spark_session() as spark:

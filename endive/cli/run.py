@@ -10,13 +10,13 @@ import typer
 from endive.cli.console import Overrides, errors, output, progress_to, resumable, say_if_compiling, warn
 from endive.cli.figures import as_document, counter_table, latency_table, rate_table, time_table
 from endive.errors import ConfigurationError
-from endive.sim.config import load_configuration
+from endive.sim.config.configuration import load_configuration
+from endive.sim.config.schema import SEED_MAX
+from endive.sim.config.seeds import parse_seeds
 from endive.sim.engines import Engine
-from endive.sim.experiment import Experiment, Figures, Result
-from endive.sim.schema import SEED_MAX
-from endive.sim.seeds import parse_seeds
+from endive.sim.results.experiment import Experiment, Figures, Result
+from endive.sim.results.summary import estimates
 from endive.sim.simulation import Progress
-from endive.sim.summary import estimates
 from endive.wording import counted
 
 Out = Annotated[

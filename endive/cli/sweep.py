@@ -14,9 +14,9 @@ from rich.table import Table
 from endive.cli.console import Overrides, errors, output, resumable, say_if_compiling, warn
 from endive.cli.figures import number
 from endive.pipeline.directory import SweepDirectory
-from endive.pipeline.master import cores_here, parse_master
 from endive.pipeline.plan import Plan
 from endive.pipeline.sweep import Family, load_family
+from endive.spark.master import cores_here, parse_master
 from endive.wording import counted
 
 MasterOption = Annotated[
@@ -107,11 +107,11 @@ def _time(seconds: float) -> str:
 
 def run_sweep(plan: Plan, directory: Path, master: str | None, into: str | None = None) -> None:
     """Do the runs and compute the measures; publish the runs in the catalog `into`. What is there is not done again."""
-    from endive.pipeline.daemon import warm_engine  # noqa: PLC0415 - Numba and Spark take seconds to load
     from endive.pipeline.execute import execute  # noqa: PLC0415
     from endive.pipeline.frames import consolidate  # noqa: PLC0415
-    from endive.pipeline.java import find_java  # noqa: PLC0415
-    from endive.pipeline.session import spark_session  # noqa: PLC0415
+    from endive.spark.daemon import warm_engine  # noqa: PLC0415 - Numba and Spark take seconds to load
+    from endive.spark.java import find_java  # noqa: PLC0415
+    from endive.spark.session import spark_session  # noqa: PLC0415
 
     SweepDirectory(directory.absolute()).prepare(plan)  # what cannot be written should fail before Spark starts
     say_if_compiling()
@@ -139,7 +139,7 @@ def _published(plan: Plan, directory: Path, into: str | None) -> Iterator[Callab
     if into is None:
         yield lambda: None
         return
-    from endive.pipeline.tables.sweeps import Publication  # noqa: PLC0415 - PyIceberg takes a second to load
+    from endive.pipeline.catalog_tables import Publication  # noqa: PLC0415 - PyIceberg takes a second to load
 
     with Publication(into, directory.absolute().name, SweepDirectory(directory.absolute())) as publication:
         publication.begin(plan)

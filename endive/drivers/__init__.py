@@ -1,6 +1,1 @@
-"""Drivers: what answers a protocol.
-
-* `blocking`: an object store, from threads. `asynchronous`: the same, from asyncio.
-* `simulated`: virtual time, with latencies, faults, stalls and crashes from a seed.
-* `interleaved`: every order of steps, with lost replies, crashes and jumps of the clock.
-"""
+"""Drivers answer the requests of a protocol. `blocking` is for production; `endive.testing` has those for tests."""

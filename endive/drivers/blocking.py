@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from endive.errors import OutcomeUnknownError, StorageUnavailableError
-from endive.logs import tell_error
+from endive.logs import log_error
 from endive.objects.api import ObjectStore, carry_out
 from endive.protocol.requests import Get, GetAll, NewId, Now, PutIfAbsent, Request, Sleep, Steps, drive
 
@@ -98,7 +98,7 @@ class BlockingDriver:
             except (StorageUnavailableError, OutcomeUnknownError) as error:
                 if isinstance(error, OutcomeUnknownError) and isinstance(request, PutIfAbsent):
                     raise
-                tell_error(log, "request_repeated", error, request=type(request).__name__, pause_ms=pause_ms)
+                log_error(log, "request_repeated", error, request=type(request).__name__, pause_ms=pause_ms)
                 self._sleep(pause_ms / 1000)
         return self._answer_once(request)
 

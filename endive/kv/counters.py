@@ -1,8 +1,8 @@
 """Counters and sizes that every open store has, by name."""
 
 from endive.drivers.blocking import BlockingDriver
-from endive.kv.cache import BlockCache
-from endive.kv.model import StoreManifest
+from endive.kv.manifest import StoreManifest
+from endive.kv.sst.cache import BlockCache
 
 
 def counters(manifest: StoreManifest, cache: BlockCache, driver: BlockingDriver) -> dict[str, int]:

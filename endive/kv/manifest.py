@@ -1,73 +1,200 @@
-"""How a manifest is written: a header with version and checksum, then JSON.
+"""What the store knows of itself: the manifest and its parts, as frozen values.
 
-Manifests are replaced about once a minute and looked at by people in trouble, so they are text, compressed where it
-pays. The header comes first, so that a truncated or foreign object is told apart before anything is parsed:
-
-    8 bytes  magic    ENDIVEMF
-    2 bytes  format version
-    4 bytes  CRC-32C of the rest
-    rest     JSON, compressed with zstd
+`StoreManifest` is the state of the store at one moment, as far as it is not in the WAL: a numbered object, replaced by
+creating the next number. Everything here is a value; `with_…` methods return changed copies and hold the rules that
+keep the changes of different processes from undoing each other.
 """
 
-import json
-import struct
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from google_crc32c import value as crc32c
+from endive.errors import CheckpointGoneError, FencedError, InvariantError
 
-from endive.errors import CorruptObjectError
-from endive.kv.compression import compress, decompress
-from endive.kv.model import Checkpoint, SortedRun, SstInfo, StoreManifest
-from endive.protocol.sequenced import Family
-
-MAGIC = b"ENDIVEMF"
-FORMAT_VERSION = 2
-"""Version 1 had no `shared_epoch` and no `wal_put_ids`: it is read as a store that was never shared."""
-VERSIONS_READ = (1, FORMAT_VERSION)
-_HEADER = struct.Struct(">8sHI")
-SIZE_MAX = 1 << 28
-"""A manifest of 100,000 SSTs has about 20 MB of JSON."""
+SSTS_PER_EPOCH = 10**10
+"""An SST's id is its compactor's epoch times this, plus a count: later epochs have higher ids, and no two share one."""
+NEVER_EXPIRES = 0
+PUT_IDS_KEPT = 256
+"""Slots of which the manifest remembers who filled them: the last ones that were compacted."""
 
 
-def encode_manifest(manifest: StoreManifest) -> bytes:
-    """Return the bytes of a manifest."""
-    text = json.dumps(asdict(manifest), default=bytes.hex, separators=(",", ":")).encode()
-    rest = compress(text)
-    return _HEADER.pack(MAGIC, FORMAT_VERSION, crc32c(rest)) + rest
+@dataclass(frozen=True)
+class SstInfo:
+    """One file in `levels/`: what a reader must know to decide whether to open it, and how."""
+
+    id: int
+    size_bytes: int
+    rows: int
+    first_key: bytes
+    last_key: bytes
+    index_offset: int
+    """Index, filter and footer are the file's end, from here on: one range request gets them."""
 
 
-def decode_manifest(path: str, body: bytes) -> StoreManifest:
-    """Return the manifest in `body`; `CorruptObjectError` if there is none."""
-    if len(body) < _HEADER.size or not body.startswith(MAGIC):
-        raise CorruptObjectError(path, "not a manifest of an Endive store, or cut short")
-    _, version, checksum = _HEADER.unpack_from(body)
-    if version not in VERSIONS_READ:
-        raise CorruptObjectError(path, f"format version {version}; this Endive reads up to version {FORMAT_VERSION}")
-    rest = body[_HEADER.size :]
-    if crc32c(rest) != checksum:
-        raise CorruptObjectError(path, "the manifest's checksum does not match: the object is damaged")
-    try:
-        return _manifest(json.loads(decompress(path, rest, SIZE_MAX)))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CorruptObjectError(path, f"the manifest cannot be read: {error}") from error
+@dataclass(frozen=True)
+class SortedRun:
+    """SSTs in key order that do not overlap. All rows of a run are newer than those of the runs behind it."""
+
+    level: int
+    ssts: tuple[SstInfo, ...]
+
+    @cached_property
+    def first_keys(self) -> list[bytes]:
+        """The first key of each file, to find a key's file by."""
+        return [sst.first_key for sst in self.ssts]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all its files."""
+        return sum(sst.size_bytes for sst in self.ssts)
 
 
-def _manifest(fields: dict[str, Any]) -> StoreManifest:
-    runs = tuple(_run(run) for run in fields.pop("runs"))
-    checkpoints = tuple(Checkpoint(**checkpoint) for checkpoint in fields.pop("checkpoints"))
-    put_ids = tuple(map(str, fields.pop("wal_put_ids", ())))
-    return StoreManifest(**fields, runs=runs, checkpoints=checkpoints, wal_put_ids=put_ids)
+@dataclass(frozen=True)
+class Checkpoint:
+    """A durable pin of a manifest: what that manifest needs is not collected while this exists."""
+
+    id: str
+    manifest_id: int
+    expire_unix_s: int
+    """0: never. An expired checkpoint holds until a collector has removed it from the manifest."""
+    name: str = ""
+
+    def is_expired(self, now_unix_s: int) -> bool:
+        """Whether its time is over."""
+        return self.expire_unix_s != NEVER_EXPIRES and self.expire_unix_s < now_unix_s
 
 
-def _run(fields: dict[str, Any]) -> SortedRun:
-    return SortedRun(fields["level"], tuple(_sst(sst) for sst in fields["ssts"]))
+@dataclass(frozen=True)
+class StoreManifest:
+    """The state of the store at one moment, as far as it is not in the WAL."""
 
+    put_id: str
+    """Tells this object from one with the same content by somebody else."""
+    writer_epoch: int = 0
+    compactor_epoch: int = 0
+    wal_id_last_compacted: int = 0
+    """All WAL slots up to this one are in the levels. 0: none; slots start at 1."""
+    wal_id_last_seen: int = 0
+    """The last slot of the WAL without a gap when this was written. A checkpoint's view ends there."""
+    row_seq_last_compacted: int = 0
+    max_parallel_writes: int = 1
+    """WAL writes that any writer, dead or alive, may have under way. It grows and never shrinks."""
+    sst_id_last: int = 0
+    """SSTs up to this id are in use if a manifest names them, and garbage otherwise; higher ones may be under way."""
+    runs: tuple[SortedRun, ...] = ()
+    """Newest first; levels ascend."""
+    checkpoints: tuple[Checkpoint, ...] = ()
+    shared_epoch: int = 0
+    """The writer epoch that several processes share, once its fences stand. 0: there has been none."""
+    wal_put_ids: tuple[str, ...] = ()
+    """Put ids of the last slots that were compacted; the last one is that of `wal_id_last_compacted`."""
 
-def _sst(fields: dict[str, Any]) -> SstInfo:
-    first, last = bytes.fromhex(fields.pop("first_key")), bytes.fromhex(fields.pop("last_key"))
-    return SstInfo(**fields, first_key=first, last_key=last)
+    @property
+    def is_joinable(self) -> bool:
+        """Whether the writer epoch is one that processes may join."""
+        return self.shared_epoch == self.writer_epoch != 0
 
+    def filled_by(self, slot: int) -> str | None:
+        """Return the put id of a slot that was compacted; None if that is not remembered any more."""
+        place = slot - self.wal_id_last_compacted - 1 + len(self.wal_put_ids)
+        return self.wal_put_ids[place] if 0 <= place < len(self.wal_put_ids) else None
 
-MANIFESTS: Family[StoreManifest] = Family("manifest/", ".manifest", encode_manifest, decode_manifest)
-"""Where manifests are: `manifest/00000000000000000001.manifest` and so on."""
+    def checkpoint(self, checkpoint_id: str) -> Checkpoint:
+        """Return a checkpoint by id or by name."""
+        for checkpoint in self.checkpoints:
+            if checkpoint_id in (checkpoint.id, checkpoint.name):
+                return checkpoint
+        raise CheckpointGoneError(checkpoint_id)
+
+    def sst_ids(self) -> frozenset[int]:
+        """Return the ids of all SSTs in use."""
+        return frozenset(sst.id for run in self.runs for sst in run.ssts)
+
+    # Changes. Each is applied to the newest manifest, whoever wrote it.
+
+    def with_writer(self, put_id: str, parallel_writes: int, pin: Checkpoint) -> "StoreManifest":
+        """Claim the next writer epoch."""
+        return replace(
+            self,
+            put_id=put_id,
+            writer_epoch=self.writer_epoch + 1,
+            max_parallel_writes=max(self.max_parallel_writes, parallel_writes),
+            checkpoints=(*self.checkpoints, pin),
+        )
+
+    def with_shared(self, put_id: str, epoch: int) -> "StoreManifest":
+        """Let other processes join a writer epoch whose fences stand; the same value if they may already."""
+        if self.writer_epoch != epoch:
+            raise FencedError("member", epoch, self.writer_epoch)
+        return self if self.shared_epoch == epoch else replace(self, put_id=put_id, shared_epoch=epoch)
+
+    def with_compactor(self, put_id: str) -> "StoreManifest":
+        """Claim the next compactor epoch. SSTs of earlier epochs that are not in use are garbage from here on."""
+        epoch = self.compactor_epoch + 1
+        return replace(self, put_id=put_id, compactor_epoch=epoch, sst_id_last=epoch * SSTS_PER_EPOCH)
+
+    def with_wal_compacted(
+        self,
+        put_id: str,
+        epoch: int,
+        after: int,
+        put_ids: tuple[str, ...],
+        row_seq: int,
+        run: SortedRun | None,
+        sst_id_last: int,
+    ) -> "StoreManifest":
+        """Put the slots after `after`, one for each put id, into the levels; `run` is None if they held no rows."""
+        self._require_compactor(epoch)
+        end = after + len(put_ids)
+        if self.wal_id_last_compacted != after:
+            raise InvariantError(
+                "one compactor at a time", f"compacted up to {self.wal_id_last_compacted}, not {after}"
+            )
+        return replace(
+            self,
+            put_id=put_id,
+            wal_id_last_compacted=end,
+            wal_id_last_seen=max(self.wal_id_last_seen, end),
+            row_seq_last_compacted=max(self.row_seq_last_compacted, row_seq),
+            runs=self.runs if run is None else (run, *self.runs),
+            sst_id_last=sst_id_last,
+            wal_put_ids=(*self.wal_put_ids, *put_ids)[-PUT_IDS_KEPT:],
+        )
+
+    def with_merged(
+        self, put_id: str, epoch: int, merged: tuple[SortedRun, ...], run: SortedRun | None, sst_id_last: int
+    ) -> "StoreManifest":
+        """Put `run` in the place of the neighbouring runs `merged`; None if nothing is left of them."""
+        self._require_compactor(epoch)
+        if not merged or merged[0] not in self.runs:
+            raise InvariantError("one compactor at a time", "the runs that were merged are not there any more")
+        place = self.runs.index(merged[0])
+        if self.runs[place : place + len(merged)] != merged:
+            raise InvariantError("one compactor at a time", "the runs that were merged are not neighbours any more")
+        middle = () if run is None else (run,)
+        runs = self.runs[:place] + middle + self.runs[place + len(merged) :]
+        return replace(self, put_id=put_id, runs=runs, sst_id_last=sst_id_last)
+
+    def with_checkpoint(self, put_id: str, checkpoint: Checkpoint, wal_id_last_seen: int) -> "StoreManifest":
+        """Add a checkpoint of a manifest that is active: the one being written, or one that a checkpoint holds."""
+        seen = max(self.wal_id_last_seen, wal_id_last_seen)
+        return replace(self, put_id=put_id, checkpoints=(*self.checkpoints, checkpoint), wal_id_last_seen=seen)
+
+    def with_checkpoint_expiry(self, put_id: str, checkpoint_id: str, expire_unix_s: int) -> "StoreManifest":
+        """Change when a checkpoint expires. `CheckpointGoneError` if a collector has removed it."""
+        kept = self.checkpoint(checkpoint_id)
+        others = tuple(checkpoint for checkpoint in self.checkpoints if checkpoint is not kept)
+        return replace(self, put_id=put_id, checkpoints=(*others, replace(kept, expire_unix_s=expire_unix_s)))
+
+    def without_checkpoints(self, put_id: str, checkpoint_ids: frozenset[str]) -> "StoreManifest":
+        """Remove checkpoints; the same value if there is none of them."""
+        kept = tuple(checkpoint for checkpoint in self.checkpoints if checkpoint.id not in checkpoint_ids)
+        return self if kept == self.checkpoints else replace(self, put_id=put_id, checkpoints=kept)
+
+    def without_expired(self, put_id: str, now_unix_s: int) -> "StoreManifest":
+        """Remove expired checkpoints; the same value if there is none."""
+        expired = frozenset(checkpoint.id for checkpoint in self.checkpoints if checkpoint.is_expired(now_unix_s))
+        return self.without_checkpoints(put_id, expired)
+
+    def _require_compactor(self, epoch: int) -> None:
+        if self.compactor_epoch != epoch:
+            raise FencedError("compactor", epoch, self.compactor_epoch)

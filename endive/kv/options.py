@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from endive.kv.cache import CACHE_BYTES
-from endive.kv.collector import RETENTION_MS
+from endive.kv.maintenance.garbage_collector import RETENTION_MS
+from endive.kv.sst.cache import CACHE_BYTES
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from threading import Lock
 from endive.closing import Closing
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import MissingObjectError
-from endive.kv.cache import CACHE_BYTES, BlockCache
-from endive.kv.merge import KeyRange
-from endive.kv.model import Checkpoint, StoreManifest
-from endive.kv.reading import View, create_checkpoint, newest_view, prolong_checkpoint, remove_checkpoint, view_at
-from endive.kv.view import ReadView
+from endive.kv.manifest import Checkpoint, StoreManifest
+from endive.kv.read_view import ReadView
+from endive.kv.sst.cache import CACHE_BYTES, BlockCache
+from endive.kv.sst.merge import KeyRange
+from endive.kv.views import View, create_checkpoint, newest_view, prolong_checkpoint, remove_checkpoint, view_at
 from endive.objects.api import ObjectStore
 from endive.protocol.sequenced import Numbered
 

@@ -1,8 +1,8 @@
 """The store, open for writing by several processes at once.
 
-Threads around `endive.kv.membership`. Works of all threads that wait are committed as one group, in one WAL object
-(`endive.kv.grouping`). Reads of all threads that wait share their look at the log. What this process knows of the
-store is one value, replaced when something newer is learned, so a read needs no lock while it runs.
+Threads around `endive.kv.log.shared_epoch`. Works of all threads that wait are committed as one group, in one WAL
+object (`endive.kv.group_commit`). Reads of all threads that wait share their look at the log. This process
+holds the store as one value, replaced when something newer is learned, so a read needs no lock while it runs.
 
 A member is never dead for good. After an outcome that is not known the works under way get the error, and the next
 call goes on. A store that somebody else keeps is taken by who wants to commit, after a moment.
@@ -20,13 +20,21 @@ from typing import Any, TypeVar
 from endive.closing import Closing
 from endive.drivers.blocking import BlockingDriver, random_id
 from endive.errors import ExclusiveWriterError, FencedError, ForkedError, MissingObjectError, StoreClosedError
-from endive.kv.cache import BlockCache
 from endive.kv.counters import counters
-from endive.kv.grouping import Committer
-from endive.kv.housekeeping import Housekeeper
-from endive.kv.membership import Committed, MemberState, catch_up, commit_group, join_alone, join_shared, newest_state
-from endive.kv.model import StoreManifest
+from endive.kv.group_commit import Committer
+from endive.kv.log.shared_epoch import (
+    Committed,
+    MemberState,
+    catch_up,
+    commit_group,
+    join_alone,
+    join_shared,
+    newest_state,
+)
+from endive.kv.maintenance.background import Housekeeper
+from endive.kv.manifest import StoreManifest
 from endive.kv.options import SharedOptions
+from endive.kv.sst.cache import BlockCache
 from endive.kv.transaction import Outcome, Transaction, Work, run_work
 from endive.kv.turns import Turns
 from endive.objects.api import ObjectStore, require_creates

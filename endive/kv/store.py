@@ -20,21 +20,21 @@ from time import monotonic
 from endive.closing import Closing
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import EndiveError, FencedError, MissingObjectError, OutcomeUnknownError, StoreClosedError
-from endive.kv.cache import BlockCache
 from endive.kv.counters import counters
-from endive.kv.format import KEY_BYTES_MAX, VALUE_BYTES_MAX, encode_sst
-from endive.kv.housekeeping import Housekeeper
-from endive.kv.lookup import NOT_CACHED, Row, find_cached, find_in_runs
-from endive.kv.manifest import MANIFESTS
-from endive.kv.merge import KeyRange
-from endive.kv.model import Checkpoint, StoreManifest
-from endive.kv.opening import Lease, open_writer, replay_writer
+from endive.kv.log.opening import Lease, open_writer, replay_writer
+from endive.kv.log.wal import WAL
+from endive.kv.log.write_queue import Batch, WriteQueue
+from endive.kv.maintenance.background import Housekeeper
+from endive.kv.manifest import Checkpoint, StoreManifest
+from endive.kv.manifest_format import MANIFESTS
 from endive.kv.options import StoreOptions
-from endive.kv.reading import create_checkpoint
-from endive.kv.view import ReadView, rows_of
-from endive.kv.wal import WAL
-from endive.kv.writing import Batch, WriteQueue
-from endive.logs import tell, tell_error
+from endive.kv.read_view import ReadView, rows_of
+from endive.kv.sst.cache import BlockCache
+from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX, encode_sst
+from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
+from endive.kv.sst.merge import KeyRange
+from endive.kv.views import create_checkpoint
+from endive.logs import log_error, log_event
 from endive.objects.api import ObjectStore, require_creates
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId
@@ -98,7 +98,7 @@ class Store(Closing):
             self.options.max_parallel_writes,
             self.options.memtable_bytes,
         )
-        tell(
+        log_event(
             log,
             "opened",
             epoch=lease.epoch,
@@ -210,7 +210,7 @@ class Store(Closing):
     def _halt(self, error: EndiveError) -> None:
         """Write nothing more. Holding the lock."""
         if self._queue.halted is None:
-            tell_error(log, "halted", error, epoch=self.lease.epoch, url=self._url)
+            log_error(log, "halted", error, epoch=self.lease.epoch, url=self._url)
         self._queue.halt(error)
 
     def _flush_now_and_then(self) -> None:
@@ -313,7 +313,7 @@ class Store(Closing):
         """Make everything durable and pin it; `lifetime_s` 0: until it is removed."""
         self.flush()
         pin = self.driver.run(create_checkpoint(lifetime_s, name))
-        tell(log, "checkpointed", checkpoint=pin.id, name=name, manifest_id=pin.manifest_id, lifetime_s=lifetime_s)
+        log_event(log, "checkpointed", checkpoint=pin.id, name=name, manifest_id=pin.manifest_id, lifetime_s=lifetime_s)
         return pin
 
     def compact(self, everything: bool = False) -> None:
@@ -354,7 +354,7 @@ class Store(Closing):
             self._flusher.join()
             self._writers.shutdown()
             self.driver.close()
-            tell(log, "closed", epoch=self.lease.epoch, url=self._url)
+            log_event(log, "closed", epoch=self.lease.epoch, url=self._url)
 
     def _require_open(self) -> None:
         if self._closed:

@@ -6,7 +6,7 @@ What it puts becomes durable as a whole, together with the other works of its gr
 
 **What an error may reveal.** A work that raises contributes nothing, and its error is its answer. It may have seen
 rows of works before it in the group, so the answer waits until those are durable; a group of errors and reads alone
-waits until its state is known to be the newest (`endive.kv.membership`). So an error speaks of durable state only.
+waits until its state is known to be the newest (`endive.kv.log.shared_epoch`). So an error speaks of durable state.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from endive.errors import MissingObjectError, ReadOnlyError
-from endive.kv.format import KEY_BYTES_MAX, VALUE_BYTES_MAX, Rows
-from endive.kv.lookup import NOT_CACHED, Row, find_cached, find_in_runs, overlapping, rows_in_range
-from endive.kv.merge import KeyRange
-from endive.kv.model import SortedRun
-from endive.kv.recent import Recent
-from endive.kv.tables import TableCache
+from endive.kv.log.recent import Recent
+from endive.kv.manifest import SortedRun
+from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX, Rows
+from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs, overlapping, rows_in_range
+from endive.kv.sst.merge import KeyRange
+from endive.kv.sst.reading import TableCache
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """What a run will cost, about: enough to balance bins and to say how long a sweep will take."""
 
-from endive.sim.config import Settings
-from endive.sim.resolve import mean_ms
+from endive.sim.config.configuration import Settings
+from endive.sim.config.defaults import mean_ms
 
 SECONDS_PER_RUN = 0.008
 """Reading the configuration, making tables, writing a row."""

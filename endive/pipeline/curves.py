@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from endive.pipeline.schemas import quoted, spark_schema
+from endive.spark.schemas import quoted, spark_schema
 
 FOLLOWS = 0.5
 """Commits follow the load as long as each step of more load brings at least this share of it as more commits."""

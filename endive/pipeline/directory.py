@@ -23,9 +23,9 @@ from endive.errors import ResultError
 from endive.files import make_directory, write_durably
 from endive.pipeline.parameters import parameter_columns
 from endive.pipeline.plan import Plan, Run
-from endive.pipeline.records import RUN_SCHEMA
+from endive.pipeline.run_rows import RUN_SCHEMA
 from endive.pipeline.sweep import Family, load_of
-from endive.sim.experiment import version
+from endive.sim.results.experiment import version
 
 SUCCESS_TARGET = 0.95
 """A load is usable as long as this share of the transactions commits."""

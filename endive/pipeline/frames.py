@@ -32,10 +32,10 @@ from endive.files import make_directory, write_durably
 from endive.pipeline.curves import curves
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.measures import EXPERIMENT, RUN, RUN_FIGURES, over_seeds, run_figures
-from endive.pipeline.records import RUN_SCHEMA
-from endive.pipeline.schemas import spark_schema
-from endive.pipeline.swept import Sweep, parts_of, sorted_by
+from endive.pipeline.results import Sweep, parts_of, sorted_by
+from endive.pipeline.run_rows import RUN_SCHEMA
 from endive.pipeline.transactions import DataSet
+from endive.spark.schemas import spark_schema
 
 TABLES = ("runs.parquet", "experiments.parquet", "curves.parquet")
 TRANSACTIONS = "transactions"

@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from endive.sim.faults import Fault, all_keys
-from endive.sim.schema import Configuration
+from endive.sim.config.schema import Configuration
+from endive.sim.config.validation import Fault, all_keys
 from endive.wording import suggestion
 
 Row = dict[str, Any]

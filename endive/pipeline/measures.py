@@ -1,7 +1,7 @@
 """Measures on Spark: from transactions to the figures of runs, and from runs to means over seeds.
 
 Every function takes frames and returns a frame; nothing is computed before the frame is used. The figures are those of
-`endive.sim.summary`, to the last digits: times are compared and added as ticks, and percentiles are exact.
+`endive.sim.results.summary`, to the last digits: times are compared and added as ticks, and percentiles are exact.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from endive.pipeline import records
-from endive.pipeline.records import FIGURES, KINDS, RUN_SCHEMA
-from endive.pipeline.schemas import spark_schema
+from endive.pipeline import run_rows as records
+from endive.pipeline.run_rows import FIGURES, KINDS, RUN_SCHEMA
 from endive.sim.cost import OPERATION_TYPES
-from endive.sim.summary import BINS, QUANTILES, REASONS, REQUESTS, TIME_PURPOSES, drift, student_95
+from endive.sim.results.summary import BINS, QUANTILES, REASONS, REQUESTS, TIME_PURPOSES, drift, student_95
+from endive.spark.schemas import spark_schema
 from endive.timing import TICKS_PER_MS
 
 RUN = ("experiment", "seed")
@@ -38,9 +38,10 @@ ESTIMATES = pa.schema(
 def run_figures(transactions: DataFrame, windows: DataFrame) -> DataFrame:
     """Return the figures of each run: the columns of `RUN` and `RUN_FIGURES`.
 
-    `transactions` has the columns of `endive.sim.statistics.SCHEMA` and of `RUN`. `windows` has one row per run, with
-    the columns of `RUN` and `WINDOW`; a run without transactions gets its row all the same. The commit latencies
-    of a hundred runs must fit into the memory of a task (24 bytes each); nothing else grows with the transactions.
+    `transactions` has the columns of `endive.sim.results.statistics.SCHEMA` and of `RUN`. `windows` has one row per
+    run, with the columns of `RUN` and `WINDOW`; a run without transactions gets its row all the same. The commit
+    latencies of a hundred runs must fit into the memory of a task (24 bytes each); nothing else grows with
+    the transactions.
     """
     placed = _placed(transactions, windows)
     figures = windows.join(_totals(placed), list(RUN), "left").join(_latencies(placed), list(RUN), "left")

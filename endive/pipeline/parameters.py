@@ -7,7 +7,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from endive.pipeline.sweep import Member
-from endive.sim.config import Settings
+from endive.sim.config.configuration import Settings
 from endive.sim.cost import OPERATION_TYPES
 
 ALWAYS = ("storage.provider", "storage.profiles", "transaction.cost_model", "catalog.num_tables")

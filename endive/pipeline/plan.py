@@ -13,7 +13,7 @@ from functools import cached_property
 from endive.errors import ConfigurationError
 from endive.pipeline.cost import run_seconds
 from endive.pipeline.sweep import Family, Keep, Member
-from endive.sim.config import Settings, experiment_digest
+from endive.sim.config.configuration import Settings, experiment_digest
 
 Run = tuple[str, int]
 """An experiment's name and a seed."""

@@ -27,12 +27,12 @@ from pydantic import Field, field_validator
 
 from endive.errors import ConfigurationError
 from endive.pipeline.grid import Row, pairs, row_faults, rows
-from endive.sim.config import Settings, parse_configuration, put
-from endive.sim.faults import faults_of
-from endive.sim.profiles import read_text
-from endive.sim.resolve import mean_ms
-from endive.sim.schema import LABEL, SEED_MAX, Section
-from endive.sim.seeds import parse_seeds
+from endive.sim.config.configuration import Settings, parse_configuration, put
+from endive.sim.config.defaults import mean_ms
+from endive.sim.config.profiles import read_text
+from endive.sim.config.schema import LABEL, SEED_MAX, Section
+from endive.sim.config.seeds import parse_seeds
+from endive.sim.config.validation import faults_of
 
 Keep = Literal["summaries", "transactions"]
 Seed = Annotated[int, Field(ge=0, le=SEED_MAX, strict=True)]
@@ -203,7 +203,7 @@ def _members(
             members.append(Member(parse_configuration(tomli_w.dumps(data), place, overrides), row))
         except ConfigurationError as error:
             sources[error.source.replace(place, source)] = None
-            for fault in error.faults:
+            for fault in error.errors:
                 faults.setdefault(fault, []).append(", ".join(f"{key} = {value}" for key, value in row.items()))
     if faults:
         told = [fault if len(rows) == len(varied) else f"{fault} (with {rows[0]})" for fault, rows in faults.items()]

@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 from endive import __version__
 from endive.errors import ResultError
 from endive.files import make_directory, write_durably
-from endive.pipeline import records
+from endive.pipeline import run_rows as records
 from endive.pipeline.directory import SweepDirectory, write_rows
 from endive.pipeline.plan import Bin, Run
 from endive.pipeline.sweep import Keep
-from endive.sim.config import MODEL_VERSION, Settings, parse_configuration
+from endive.sim.config.configuration import MODEL_VERSION, Settings, parse_configuration
 from endive.sim.engine.run import summarise_compiled
 from endive.sim.engines import simulate
-from endive.sim.summary import Summary, summarise
+from endive.sim.results.summary import Summary, summarise
 
 MODEL = f"endive {__version__}, model {MODEL_VERSION}"
 """What computes the figures. Machines that differ in it must not work on one sweep."""

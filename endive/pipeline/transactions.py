@@ -18,8 +18,8 @@ from endive.errors import ResultError
 from endive.files import write_durably
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Run
-from endive.pipeline.swept import first_line
-from endive.sim.statistics import SCHEMA
+from endive.pipeline.results import first_line
+from endive.sim.results.statistics import SCHEMA
 
 BIN_BYTES = 256 * 2**20
 """About the size of a file of the data set."""

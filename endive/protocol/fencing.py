@@ -12,7 +12,7 @@ row are needed as there can be parallel writes. If one of them meets an older wr
 **What is promised.** Once a writer has its row of fences, no object of an older epoch appears behind the row, provided
 
 * slots were never filled and deleted before: a fence in such a slot fences nobody. The caller looks at the manifest
-  after fencing and starts over if the row is not above what was compacted (`endive.kv.opening`);
+  after fencing and starts over if the row is not above what was compacted (`endive.kv.log.opening`);
 * fences are never deleted. A writer that slept through everything would otherwise find its slot free again, fill it,
   and acknowledge a write that nobody will ever read.
 

@@ -1,9 +1,9 @@
 """A provider's profile as a plain function: how long an operation takes, for code that knows no simulator.
 
-`endive.objects.FaultyStore` and the virtual time of `endive.drivers.simulated` take such a function, so real stores and
+`endive.testing.FaultInjectingStore` and `endive.testing.virtual_time` take such a function, so real stores and
 protocols can be tried with the latencies of S3 without either side knowing the other:
 
-    FaultyStore(objects, seed, Troubles(), delay=delay_of(load_profile_set("measured")["s3"]))
+    FaultInjectingStore(objects, seed, FaultProbabilities(), delay=delay_of(load_profile_set("measured")["s3"]))
 """
 
 from collections.abc import Callable

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from endive.sim.config import Settings
+from endive.sim.config.configuration import Settings
+from endive.sim.results.statistics import RunResult
 from endive.sim.simulation import Progress, Simulation
-from endive.sim.statistics import RunResult
 
 Engine = Literal["compiled", "reference"]
 

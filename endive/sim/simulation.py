@@ -14,9 +14,9 @@ import simpy
 from endive.errors import InvariantError
 from endive.sim.catalog import Catalog
 from endive.sim.commit_options import Backoff, CommitOptions
-from endive.sim.statistics import Statistics
+from endive.sim.results.statistics import Statistics
+from endive.sim.results.summary import check_commits
 from endive.sim.storage import StorageProvider
-from endive.sim.summary import check_commits
 from endive.sim.transaction import ConflictDetector, Transaction
 from endive.sim.workload import Workload
 from endive.timing import Latency, to_ms, to_ticks

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.table import Table
 
 from endive.catalog import KVCatalog
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NAME, NUMBERS
 

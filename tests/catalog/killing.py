@@ -25,9 +25,9 @@ from threading import Thread
 
 import pyiceberg.io.pyarrow  # noqa: F401 - takes seconds, and each child would import it again
 
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.drivers.blocking import BlockingDriver
-from endive.kv.check import check_store
+from endive.kv.maintenance.check import check_store
 from endive.objects import open_objects
 from endive.rng import stream
 from tests.catalog.load import ACKNOWLEDGED, SCHEMA, judge, write
@@ -152,7 +152,7 @@ def verdict(directory: Path, plan: Plan) -> dict[str, object]:
         found = judge(catalog, lines_of(directory))
         stats = catalog.kv.store.stats()  # type: ignore[attr-defined]
     driver = BlockingDriver(open_objects(str(directory / "lake" / "_endive")))
-    damage = [str(fault) for fault in driver.run(check_store()).faults]
+    damage = [str(fault) for fault in driver.run(check_store()).findings]
     driver.close()
     return {**asdict(found), "faults": found.faults[:20] + damage[:20], "slots": stats["wal_end"]}
 

@@ -17,8 +17,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from endive.catalog.maintenance import named_by, reachable
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.maintenance.candidates import named_by, reachable
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import StorageUnavailableError
 
 ROWS = 3

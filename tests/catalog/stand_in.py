@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from threading import Lock
 from typing import Any, TypeVar
 
-from endive.catalog.works import Transaction, Work
+from endive.catalog.model.transaction import Transaction, Work
 from endive.protocol.requests import Request, Steps
 
 T = TypeVar("T")

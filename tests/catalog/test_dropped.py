@@ -7,10 +7,12 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertCreate
 
-from endive.catalog import KVCatalog, TableChange, dropped, upkeep
-from endive.catalog.dropped import _clear_piece, clear_rows, rows_of
-from endive.catalog.keys import dropped_key
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog import KVCatalog, TableChange
+from endive.catalog.maintenance import expiry as upkeep
+from endive.catalog.model.keys import dropped_key
+from endive.catalog.operations import dropped_tables as dropped
+from endive.catalog.operations.dropped_tables import _clear_piece, clear_rows, rows_of
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import AlreadyInCatalogError, NotInCatalogError, OutcomeUnknownError
 from tests.catalog.stand_in import Counting, DictStore, Died
 from tests.catalog.tables import NAME, NUMBERS, numbers

@@ -17,8 +17,8 @@ from pyiceberg.types import IntegerType
 
 from endive import errors
 from endive.catalog import KVCatalog
-from endive.catalog.names import table_of
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.model.names import table_of
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import (
     CatalogNotFoundError,
     CommitRetriesExhaustedError,

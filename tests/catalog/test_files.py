@@ -39,9 +39,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from endive.catalog import KVCatalog, files
-from endive.catalog.files import _plain, _unplain
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog import KVCatalog
+from endive.catalog.model import file_rows as files
+from endive.catalog.model.file_rows import _plain, _unplain
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
@@ -271,7 +272,7 @@ def test_a_registered_table_is_planned_from_manifests_until_it_is_indexed(catalo
 
 
 def test_a_commit_of_very_many_files_is_not_indexed(catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endive.catalog.manifests.ENTRIES_MAX", 0)
+    monkeypatch.setattr("endive.catalog.commit.manifests.ENTRIES_MAX", 0)
     catalog.create_table(NAME, NUMBERS).append(numbers(1))
 
     assert_same_plans(catalog, "n is not null")

@@ -37,7 +37,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

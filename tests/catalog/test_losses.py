@@ -12,11 +12,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from endive.catalog import KVCatalog, TableChange, committer, manifests, rebase, refs, upkeep
-from endive.catalog.metadata_files import MetadataFiles
-from endive.catalog.publisher import note_published
-from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.records import TABLES_BYTES_CACHED, TableRecord
+from endive.catalog import KVCatalog, TableChange
+from endive.catalog.commit import committer, manifests, rebase
+from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.publisher import note_published
+from endive.catalog.maintenance import expiry as upkeep
+from endive.catalog.model.records import TABLES_BYTES_CACHED, TableRecord
+from endive.catalog.operations import refs
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
 from tests.catalog.commits.interrupted import look_too_early
 from tests.catalog.stand_in import DictStore

@@ -25,10 +25,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from endive.catalog import KVCatalog
-from endive.catalog.keys import SNAPSHOTS, TABLES
-from endive.catalog.metadata_files import MetadataFiles
-from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.records import (
+from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.updates import updated
+from endive.catalog.model.keys import SNAPSHOTS, TABLES
+from endive.catalog.model.records import (
     Decoded,
     Dumped,
     SnapshotRecord,
@@ -36,8 +36,8 @@ from endive.catalog.records import (
     decode_snapshot,
     decode_table,
 )
-from endive.catalog.updates import updated
-from endive.catalog.works import Transaction
+from endive.catalog.model.transaction import Transaction
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.protocol.requests import Steps
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NAME, NUMBERS, numbers

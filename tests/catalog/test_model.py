@@ -18,9 +18,9 @@ from pyiceberg.table.update import (
 )
 
 from endive.catalog import KVCatalog, TableChange
-from endive.catalog.files import NO_FILES
-from endive.catalog.names import Identifier
-from endive.catalog.row_checking import check_rows
+from endive.catalog.maintenance.row_check import check_rows
+from endive.catalog.model.file_rows import NO_FILES
+from endive.catalog.model.names import Identifier
 from endive.errors import (
     AlreadyInCatalogError,
     CommitConflictError,
@@ -273,7 +273,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def no_row_is_without_a_table(self) -> None:
         rows = self.catalog.store.read(check_rows)
-        assert (rows.faults, rows.leftovers) == ([], 0)
+        assert (rows.findings, rows.leftovers) == ([], 0)
 
 
 class Nothing:

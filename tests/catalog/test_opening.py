@@ -9,10 +9,12 @@ import pytest
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from endive.catalog import KVCatalog, opening, records
-from endive.catalog.keys import CATALOG
-from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.records import CatalogRecord, SnapshotRecord
+from endive.catalog import KVCatalog
+from endive.catalog import connection as opening
+from endive.catalog.model import records
+from endive.catalog.model.keys import CATALOG
+from endive.catalog.model.records import CatalogRecord, SnapshotRecord
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import ConfigurationError
 from endive.kv import SharedOptions, SharedStore
 from endive.objects import MemoryStore

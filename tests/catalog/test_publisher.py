@@ -4,8 +4,8 @@ from threading import Condition, Event, Semaphore
 
 import pytest
 
-from endive.catalog.metadata_files import MetadataFiles
-from endive.catalog.publisher import Publisher
+from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.publisher import Publisher
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NAME
 

@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.table import Table
 
 from endive.catalog import KVCatalog
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.drivers.blocking import unix_ms
 from endive.errors import CommitConflictError, ConfigurationError
 from tests.catalog.stand_in import DictStore

@@ -8,12 +8,14 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
-from endive.catalog import KVCatalog, TableChange, dropped, upkeep
-from endive.catalog.checking import check
-from endive.catalog.keys import files_of as file_keys
-from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.records import TableRecord
-from endive.catalog.sweeping import hand_over, sweep
+from endive.catalog import KVCatalog, TableChange
+from endive.catalog.maintenance import expiry as upkeep
+from endive.catalog.maintenance.check import check
+from endive.catalog.maintenance.clean_up import hand_over, sweep
+from endive.catalog.model.keys import files_of as file_keys
+from endive.catalog.model.records import TableRecord
+from endive.catalog.operations import dropped_tables as dropped
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError
 from tests.catalog.stand_in import Counting, Died
 from tests.catalog.tables import NAME, NUMBERS, numbers
@@ -118,12 +120,12 @@ def test_the_check_tells_leftovers_from_damage(catalog: EndiveCatalog, table: Ta
     crash_after_the_commit(catalog.kv, store)
     catalog.kv.export_metadata(NAME)
     report = check(catalog.kv)
-    assert report.faults == []
+    assert report.findings == []
     assert report.leftovers > 0
     stray = file_keys(table.metadata.table_uuid, 7) + b"s"
     store.rows[stray] = next(body for key, body in store.rows.items() if key.startswith(b"__files/"))
 
-    assert any("row of a snapshot that is not there" in str(fault) for fault in check(catalog.kv).faults)
+    assert any("row of a snapshot that is not there" in str(fault) for fault in check(catalog.kv).findings)
 
 
 def test_orphans_sweep_too_and_an_append_in_between_does_no_harm(

@@ -13,15 +13,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from endive.catalog import KVCatalog
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.kv import SharedOptions, SharedStore
-from endive.kv.check import check_store
-from endive.objects import FaultyStore, MemoryStore, ObjectStore, Troubles
+from endive.kv.maintenance.check import check_store
+from endive.objects import MemoryStore, ObjectStore
+from endive.sim.config.profiles import load_profile_set
 from endive.sim.delays import delay_of
-from endive.sim.profiles import load_profile_set
+from endive.testing import FaultInjectingStore, FaultProbabilities
 from tests.catalog.load import APPEND, SCHEMA, attempt, judge, rows_of, write
 
-BAD = Troubles(throttled=0.03, fails=0.04, loses_reply=0.08, stalls=0.02, stall_ms=150)
+BAD = FaultProbabilities(throttled=0.03, fails=0.04, loses_reply=0.08, stalls=0.02, stall_ms=150)
 BUSY = SharedOptions(compact_slots=8, poll_interval_ms=20, collect_interval_ms=100, retention_ms=50)
 """Compacts and collects all the time, so that lost replies meet compacted slots."""
 
@@ -52,7 +53,7 @@ def run(
 
     def work(member: int) -> None:
         delay = delay_of(load_profile_set("measured")["s3x"])
-        troubled = FaultyStore(objects, seed * 100 + member, BAD, delay)
+        troubled = FaultInjectingStore(objects, seed * 100 + member, BAD, delay)
         with catalog_on(troubled, warehouse, mode) as catalog:
 
             def one(number: int) -> None:
@@ -80,7 +81,7 @@ def expect_nothing_lost(objects: MemoryStore, warehouse: str, journal: list[str]
     with catalog_on(objects, warehouse) as catalog:
         verdict = judge(catalog, journal)
     with SharedStore(objects, SharedOptions(compact_here=False)) as store:
-        assert store.driver.run(check_store()).faults == ()
+        assert store.driver.run(check_store()).findings == ()
     assert verdict.faults == []
     return verdict.answers
 

@@ -7,9 +7,9 @@ import pytest
 from pyiceberg.table import StaticTable, Table
 
 from endive.catalog import KVCatalog
-from endive.catalog.keys import snapshots_of, table_key
-from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.works import Work
+from endive.catalog.model.keys import snapshots_of, table_key
+from endive.catalog.model.transaction import Work
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import AlreadyInCatalogError, CommitConflictError, ConfigurationError, NotInCatalogError
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NAME, NUMBERS, numbers

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from endive.errors import ConfigurationError, StorageAccessError
-from endive.objects import FaultyStore, LocalStore, MemoryStore, ObjectStore, Troubles, open_objects
+from endive.objects import LocalStore, MemoryStore, ObjectStore, open_objects
 from endive.objects.local import TEMPORARY
+from endive.testing import FaultInjectingStore, FaultProbabilities
 from tests.threads import winners
 
 Make = Callable[[Path], ObjectStore]
@@ -17,7 +18,7 @@ STORES: dict[str, Make] = {
     "local": lambda path: LocalStore(path / "store"),
     "local, not synced": lambda path: LocalStore(path / "store", fsync=False),
     "two-phase": lambda path: open_objects((path / "store").as_uri(), records=f"sqlite://{path}/records.db"),
-    "faulty, without troubles": lambda _: FaultyStore(MemoryStore(), 1, Troubles()),
+    "faulty, without troubles": lambda _: FaultInjectingStore(MemoryStore(), 1, FaultProbabilities()),
     "by URL": lambda path: open_objects((path / "a b" / "store").as_uri()),
 }
 

@@ -6,8 +6,8 @@ import pytest
 
 from endive.errors import UnsupportedOperationError
 from endive.rng import RandomSource, Stream
-from endive.sim.config import PROVIDER_PROFILES
-from endive.sim.profiles import load_profile_set
+from endive.sim.config.configuration import PROVIDER_PROFILES
+from endive.sim.config.profiles import load_profile_set
 from endive.sim.storage import Contention, Profile, ProfiledProvider, StorageProvider, StorageResult, create_provider
 from endive.timing import Latency
 from tests.instruments import ScriptedSource, drain, fixed_provider, waits

@@ -12,7 +12,11 @@ from typer.testing import CliRunner
 from endive.cli.app import app
 from endive.cli.capacity import _sentence
 from endive.errors import ConfigurationError
-from endive.sim.capacity import (
+from endive.sim.config.configuration import Settings, parse_configuration
+from endive.sim.config.distributions import DistributionSection
+from endive.sim.engine.kernel import ROW
+from endive.sim.engine.run import summarise_compiled
+from endive.sim.results.capacity import (
     Capacity,
     Evaluate,
     Search,
@@ -24,11 +28,7 @@ from endive.sim.capacity import (
     shrunk,
     with_load,
 )
-from endive.sim.config import Settings, parse_configuration
-from endive.sim.distribution_section import DistributionSection
-from endive.sim.engine.kernel import ROW
-from endive.sim.engine.run import summarise_compiled
-from endive.sim.summary import LatencyFigures, Summary, Tally, Window, drift
+from endive.sim.results.summary import LatencyFigures, Summary, Tally, Window, drift
 
 WINDOW = Window(0.0, 1_000_000.0)
 

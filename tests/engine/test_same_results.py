@@ -6,12 +6,12 @@ from typing import get_args
 import pytest
 
 from endive.errors import ConfigurationError, InvariantError
-from endive.sim.config import Settings, parse_configuration
+from endive.sim.config.configuration import Settings, parse_configuration
+from endive.sim.config.schema import Configuration
 from endive.sim.engine.run import summarise_compiled
 from endive.sim.engines import Engine, simulate
-from endive.sim.schema import Configuration
-from endive.sim.statistics import RunResult
-from endive.sim.summary import summarise
+from endive.sim.results.statistics import RunResult
+from endive.sim.results.summary import summarise
 from tests.engine.configurations import configuration
 
 SAMPLE = range(0, 120, 10)

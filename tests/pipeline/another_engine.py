@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from endive.sim.summary import Array, drift, student_95
+from endive.sim.results.summary import Array, drift, student_95
 
 TYPES = ("fast_append", "merge_append", "validated_overwrite")
 REASONS = ("max_retries_exceeded", "validation_exception", "retry_timeout")

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pyspark
 
-from endive.pipeline.java import find_java
+from endive.spark.java import find_java
 
 READY_S = 180.0
 """Ten seconds on an idle machine."""

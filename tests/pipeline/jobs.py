@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from endive.errors import EndiveError
-from endive.pipeline.session import spark_session
+from endive.spark.session import spark_session
 
 QUICK = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 GATE_S = 120.0

@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from endive.pipeline.tables.committing import Written
-from endive.pipeline.tables.options import place_of, write_options
-from endive.pipeline.tables.source import EndiveReader, EndiveSource
-from endive.pipeline.tables.types import arrow_schema
-from endive.pipeline.tables.writer import EndiveWriter
-from endive.pipeline.tables.writing import write_rows
+from endive.spark.source.committing import Written
+from endive.spark.source.data_source import EndiveReader, EndiveSource
+from endive.spark.source.options import place_of, write_options
+from endive.spark.source.types import arrow_schema
+from endive.spark.source.writer import EndiveWriter
+from endive.spark.source.writing import write_rows
 
 ATTEMPTS = count()
 

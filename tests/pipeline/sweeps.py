@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from endive.pipeline.plan import Plan
-from endive.pipeline.records import done
+from endive.pipeline.run_rows import done
 from endive.pipeline.sweep import parse_family
 from endive.sim.engine.run import summarise_compiled
 

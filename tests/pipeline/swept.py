@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from endive.pipeline import records
+from endive.pipeline import run_rows as records
 from endive.pipeline.directory import SweepDirectory, write_rows
 from endive.pipeline.plan import Plan, Run
 from endive.sim.engines import simulate
-from endive.sim.summary import summarise
+from endive.sim.results.summary import summarise
 
 
 def leave_runs(path: Path, plan: Plan, runs: Sequence[Run] | None = None, parts: int = 2) -> SweepDirectory:

@@ -54,7 +54,7 @@ def test_several_files_are_one_sweep_and_shared_runs_are_told(endive: CommandLin
 
 
 WRONG = {
-    ("sweep", "missing.toml"): "missing.toml: 1 fault\n  - cannot be read: No such file or directory",
+    ("sweep", "missing.toml"): "missing.toml: 1 error\n  - cannot be read: No such file or directory",
     ("sweep", "faulty.toml"): "catalog.num_tables: expected at least 1, but found -1",
     ("sweep", "family.toml", "--master", "spork://x"): "not a master URL of Spark",
     ("sweep", "family.toml", "--master", "spark://127.0.0.1:9"): "spark://127.0.0.1:9",

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from endive.pipeline.frames import consolidate
 from endive.pipeline.plan import Plan
-from endive.pipeline.records import FIGURES, RUN_SCHEMA
+from endive.pipeline.run_rows import FIGURES, RUN_SCHEMA
 from tests.pipeline.another_engine import differences, figures_of_runs, means_over_seeds
 from tests.pipeline.sweeps import small_plan
 from tests.pipeline.swept import leave_runs

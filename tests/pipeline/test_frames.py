@@ -10,16 +10,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from endive.errors import ResultError
-from endive.pipeline import frames, records
+from endive.pipeline import frames
+from endive.pipeline import run_rows as records
 from endive.pipeline.curves import CURVE_FIELDS
 from endive.pipeline.directory import SweepDirectory, write_rows
 from endive.pipeline.frames import consolidate, is_current
 from endive.pipeline.parameters import ALWAYS
 from endive.pipeline.plan import Plan
-from endive.pipeline.records import FIGURES, RUN_SCHEMA
+from endive.pipeline.results import one_per_run
+from endive.pipeline.run_rows import FIGURES, RUN_SCHEMA
 from endive.pipeline.sweep import parse_family
-from endive.pipeline.swept import one_per_run
-from endive.sim.statistics import SCHEMA
+from endive.sim.results.statistics import SCHEMA
 from tests.pipeline.another_engine import differences
 from tests.pipeline.sweeps import small_plan, sweep_text
 from tests.pipeline.swept import leave_runs

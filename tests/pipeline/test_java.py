@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from endive.errors import SparkUnavailableError
-from endive.pipeline import java
-from endive.pipeline.java import JavaHome, find_java
+from endive.spark import java
+from endive.spark.java import JavaHome, find_java
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SETTINGS = "Property settings:\n    java.home = {home}\n    java.specification.version = {version}\n"
@@ -198,6 +198,6 @@ def test_spark_runs_on_the_wheel_where_the_machine_has_no_java(machine: Path, tm
         done = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, text=True, check=False)
         return done.stdout, done.stderr
 
-    home, complaint = run("endive.pipeline.java")
+    home, complaint = run("endive.spark.java")
     assert (Path(home.strip()).parent, complaint) == (tmp_path / "a cache" / "endive", "")
     assert run("tests.pipeline.jobs", "count") == ("45\n", "")

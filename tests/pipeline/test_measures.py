@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from endive.pipeline import records
+from endive.pipeline import run_rows as records
 from endive.pipeline.measures import RUN, RUN_FIGURES, over_seeds, run_figures
-from endive.sim.config import parse_configuration
+from endive.sim.config.configuration import parse_configuration
 from endive.sim.engines import simulate
-from endive.sim.statistics import SCHEMA
-from endive.sim.summary import Window, estimate, summarise
+from endive.sim.results.statistics import SCHEMA
+from endive.sim.results.summary import Window, estimate, summarise
 from tests.pipeline.another_engine import differences
 
 Row = dict[str, Any]

@@ -6,7 +6,7 @@ from endive.errors import ConfigurationError
 from endive.pipeline.cost import run_seconds
 from endive.pipeline.plan import BIN_SECONDS, Plan, experiment_name
 from endive.pipeline.sweep import Family, parse_family
-from endive.sim.config import parse_configuration
+from endive.sim.config.configuration import parse_configuration
 
 BASE = """
 [configuration.storage]

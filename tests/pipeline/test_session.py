@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from endive.errors import ConfigurationError, SparkUnavailableError
-from endive.pipeline import session
-from endive.pipeline.master import cores_here, parse_master, reach
-from endive.pipeline.session import spark_session
+from endive.spark import session
+from endive.spark.master import cores_here, parse_master, reach
+from endive.spark.session import spark_session
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEADLINE_S = 600.0
@@ -69,7 +69,7 @@ def test_a_malformed_master_is_told_before_anything_starts(url: str, told: str) 
     with pytest.raises(ConfigurationError) as caught, spark_session(url):
         pass
 
-    (fault,) = caught.value.faults
+    (fault,) = caught.value.errors
     assert told in fault
     assert "spark://host:7077" in fault
 

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 
 from endive.errors import ConfigurationError
-from endive.pipeline.tables import read_native, register
-from endive.pipeline.tables.scanning import planned
+from endive.spark.source import read_native, register
+from endive.spark.source.scanning import planned
 from tests.pipeline.lakes import Lake
 from tests.pipeline.test_tables_read import EVERY
 
@@ -245,7 +245,7 @@ def test_native_reads_of_a_table_with_delete_files_are_refused(
         tasks[0].delete_files = {tasks[0].file}
         return tasks
 
-    monkeypatch.setattr("endive.pipeline.tables.native.planned", with_deletes)
+    monkeypatch.setattr("endive.spark.source.native.planned", with_deletes)
     with pytest.raises(ConfigurationError, match="has delete files"):
         read_native(spark, lake.url, "db.t")
 

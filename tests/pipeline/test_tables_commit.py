@@ -10,14 +10,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
 from pyiceberg.table import CommitTableResponse
 
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import AttemptsExhaustedError, ConfigurationError, OutcomeUnknownError
 from tests.pipeline.lakes import ROWS, Lake, batch_of, message_of
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endive.pipeline.tables.committing.time.sleep", lambda _: None)
+    monkeypatch.setattr("endive.spark.source.committing.time.sleep", lambda _: None)
 
 
 @pytest.fixture

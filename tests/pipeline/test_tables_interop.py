@@ -10,7 +10,7 @@ import pytest
 from pyiceberg import types as ice
 from pyspark.sql import DataFrame, SparkSession
 
-from endive.pipeline.tables.types import arrow_schema, struct_of
+from endive.spark.source.types import arrow_schema, struct_of
 from tests.pipeline.lakes import ROWS, Lake, message_of
 from tests.pipeline.test_tables_read import EVERY, NULLS, ROW
 

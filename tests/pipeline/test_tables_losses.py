@@ -9,16 +9,16 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
 from pyspark.sql.types import StructType
 
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
-from endive.pipeline.tables.options import WriteOptions, place_of
-from endive.pipeline.tables.streaming import BatchWriter
+from endive.spark.source.options import WriteOptions, place_of
+from endive.spark.source.streaming import BatchWriter
 from tests.pipeline.lakes import ROWS, Lake, batch_of, message_of
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endive.pipeline.tables.committing.time.sleep", lambda _: None)
+    monkeypatch.setattr("endive.spark.source.committing.time.sleep", lambda _: None)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 from pyspark.sql import types as spark
 
-from endive.pipeline.tables.encoding import SAMPLE_ROWS, dictionary_columns
-from endive.pipeline.tables.types import arrow_schema
+from endive.spark.source.encoding import SAMPLE_ROWS, dictionary_columns
+from endive.spark.source.types import arrow_schema
 from tests.pipeline.lakes import ROWS, Lake, append, batch_of, frame
 
 NUMBERS = Schema(
@@ -78,7 +78,7 @@ def test_two_partition_fields_of_one_column(tmp_path: Path) -> None:
 
 
 def test_large_output_is_cut_into_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endive.pipeline.tables.writing.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("endive.spark.source.writing.CHUNK_BYTES", 1000)
     lake = Lake(tmp_path)
     lake.create(properties={"write.target-file-size-bytes": "5000"})
     append(lake, *range(10))
@@ -90,7 +90,7 @@ def test_large_output_is_cut_into_files(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_many_open_partitions_do_not_open_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endive.pipeline.tables.writing.OPEN_FILES_MAX", 3)
+    monkeypatch.setattr("endive.spark.source.writing.OPEN_FILES_MAX", 3)
     lake = Lake(tmp_path)
     lake.create(by={"id": "identity"})
     append(lake, *(n % 10 for n in range(40)))

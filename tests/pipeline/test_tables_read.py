@@ -19,10 +19,10 @@ from pyspark.sql import datasource as push
 from pyspark.sql import types as spark
 
 from endive.errors import ConfigurationError
-from endive.pipeline.tables.filters import pushed
-from endive.pipeline.tables.scanning import Files
-from endive.pipeline.tables.source import PushingReader
-from endive.pipeline.tables.types import arrow_schema, misfits, struct_of
+from endive.spark.source.data_source import PushingReader
+from endive.spark.source.filters import pushed
+from endive.spark.source.scanning import Files
+from endive.spark.source.types import arrow_schema, misfits, struct_of
 from tests.pipeline.lakes import ROWS, Lake, append, frame, read_all
 
 
@@ -97,7 +97,7 @@ def test_every_fault_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
         Lake(Path("/nowhere")).source("t", catlog="x").schema()
 
-    assert len(caught.value.faults) == 2
+    assert len(caught.value.errors) == 2
 
 
 def test_a_url_without_a_catalog_is_told_and_none_is_made(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_types_that_spark_does_not_have_are_all_told() -> None:
     with pytest.raises(ConfigurationError) as caught:
         struct_of(schema, "db.t")
 
-    assert [fault.split(",")[0] for fault in caught.value.faults] == ["column a is uuid", "column b is time"]
+    assert [fault.split(",")[0] for fault in caught.value.errors] == ["column a is uuid", "column b is time"]
 
 
 # Frames that fit.

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql.types import StructType
 
 from endive.errors import ConfigurationError
-from endive.pipeline.tables.committing import Written
-from endive.pipeline.tables.options import place_of, read_options, write_options
-from endive.pipeline.tables.streaming import NOTHING, BatchWriter, Offset, SnapshotReader
+from endive.spark.source.committing import Written
+from endive.spark.source.options import place_of, read_options, write_options
+from endive.spark.source.streaming import NOTHING, BatchWriter, Offset, SnapshotReader
 from tests.pipeline.lakes import ROWS, Lake, message_of
 
 STRUCT = StructType().add("id", "long", nullable=False).add("name", "string")

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from endive.errors import ResultError
+from endive.pipeline.catalog_tables import Publication, fetch, read_runs, sweeps_in
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.frames import consolidate
-from endive.pipeline.swept import Sweep
-from endive.pipeline.tables.sweeps import Publication, fetch, read_runs, sweeps_in
+from endive.pipeline.results import Sweep
 from tests.pipeline.lakes import Lake
 from tests.pipeline.sweeps import small_plan, sweep_text
 from tests.pipeline.swept import leave_runs

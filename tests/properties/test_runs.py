@@ -11,9 +11,9 @@ from endive.sim.commit_options import CommitOptions, ManifestListAppend
 from endive.sim.conflict_detector import PartitionOverlapConflictDetector, ProbabilisticConflictDetector
 from endive.sim.cost import COST_MODELS
 from endive.sim.latency import ExponentialLatency, FixedLatency, LognormalLatency
+from endive.sim.results.statistics import Statistics
 from endive.sim.selectors import UniformPartitionSelector, ZipfPartitionSelector, ZipfTableSelector
 from endive.sim.simulation import Simulation, SimulationConfig
-from endive.sim.statistics import Statistics
 from endive.sim.storage import Contention, Profile, ProfiledProvider
 from endive.sim.transaction import Transaction, TransactionResult
 from endive.sim.workload import ClosedLoop, Workload, WorkloadConfig

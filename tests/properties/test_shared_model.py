@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from endive.kv import SharedOptions, SharedStore
-from endive.kv.check import check_store
+from endive.kv.maintenance.check import check_store
 from endive.kv.transaction import Transaction
 from endive.objects import MemoryStore
 from endive.protocol.requests import Steps
@@ -122,7 +122,7 @@ class SharedStoreBesideADictionary(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_damaged(self) -> None:
-        assert self.stores[0].driver.run(check_store()).faults == ()
+        assert self.stores[0].driver.run(check_store()).findings == ()
 
     def teardown(self) -> None:
         for store in self.stores:

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endive.errors import CorruptObjectError
-from endive.kv.bloom import KEYS_MIN, build_filter, may_contain
-from endive.kv.compression import compress
-from endive.kv.format import (
+from endive.kv.manifest import Checkpoint, SortedRun, SstInfo, StoreManifest
+from endive.kv.manifest_format import MAGIC, decode_manifest, encode_manifest
+from endive.kv.sst.bloom import KEYS_MIN, build_filter, may_contain
+from endive.kv.sst.compression import compress
+from endive.kv.sst.format import (
     FENCE_SIZE_BYTES,
     Rows,
     decode_footer,
@@ -21,8 +23,6 @@ from endive.kv.format import (
     encode_fence,
     encode_sst,
 )
-from endive.kv.manifest import MAGIC, decode_manifest, encode_manifest
-from endive.kv.model import Checkpoint, SortedRun, SstInfo, StoreManifest
 
 PUT_ID = "ab" * 16
 keys = st.binary(max_size=40)
@@ -108,7 +108,7 @@ def test_foreign_bytes_are_refused(body: bytes) -> None:
 @given(rows(), st.data())
 def test_lengths_that_lie_under_a_right_checksum_are_refused(held: Rows, data: st.DataObject) -> None:
     """A checksum is no defence against a writer that is wrong: every length is checked as well."""
-    from endive.kv import format as sst
+    from endive.kv.sst import format as sst
 
     payload = bytearray(sst._payload(held, 0, len(held.keys)))
     place = data.draw(st.integers(0, min(len(payload), 4 + 16 * len(held.keys)) - 1))

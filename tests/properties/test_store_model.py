@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from endive.kv import Reader, Store, StoreOptions
-from endive.kv.check import check_store
+from endive.kv.maintenance.check import check_store
 from endive.objects import MemoryStore
 
 OPTIONS = StoreOptions(
@@ -105,7 +105,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_damaged(self) -> None:
-        assert self.store.driver.run(check_store()).faults == ()
+        assert self.store.driver.run(check_store()).findings == ()
 
     def teardown(self) -> None:
         self.store.close()

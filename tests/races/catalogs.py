@@ -27,21 +27,21 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
-from endive.catalog import dropped as dropped_module
-from endive.catalog.changes import TableChange, stage
-from endive.catalog.commit import Stale, commit_changes
-from endive.catalog.dropped import rows_of
-from endive.catalog.keys import dropped_key, history_of, snapshots_of, table_key
-from endive.catalog.names import Identifier
-from endive.catalog.namespaces import create_namespace
-from endive.catalog.records import SnapshotRecord, TableRecord
-from endive.catalog.tables import TableView, create_table, drop_table, rename_table
-from endive.drivers.interleaved import Invariant, Record
+from endive.catalog.commit.changes import TableChange, stage
+from endive.catalog.commit.transaction import Stale, commit_changes
+from endive.catalog.model.keys import dropped_key, history_of, snapshots_of, table_key
+from endive.catalog.model.names import Identifier
+from endive.catalog.model.records import SnapshotRecord, TableRecord
+from endive.catalog.operations import dropped_tables as dropped_module
+from endive.catalog.operations.dropped_tables import rows_of
+from endive.catalog.operations.namespaces import create_namespace
+from endive.catalog.operations.tables import TableView, create_table, drop_table, rename_table
 from endive.errors import AlreadyInCatalogError, EndiveError, NotInCatalogError, OutcomeUnknownError
-from endive.kv.membership import MemberState, catch_up, commit_group, join_shared
-from endive.kv.tables import NoCache
+from endive.kv.log.shared_epoch import MemberState, catch_up, commit_group, join_shared
+from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_works
 from endive.protocol.requests import Steps, ask
+from endive.testing.explorer import Invariant, Record
 from tests.races.processes import driver_of
 from tests.races.scenarios import at_rest
 

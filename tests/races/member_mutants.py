@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from endive.errors import FencedError
-from endive.kv.format import encode_fence
-from endive.kv.manifest import MANIFESTS
-from endive.kv.membership import Committed, MemberState, state_at
-from endive.kv.model import Checkpoint
-from endive.kv.opening import Group, replay, require_newest
-from endive.kv.reading import newer_than
-from endive.kv.tables import TableCache
+from endive.kv.log.opening import Group, replay, require_newest
+from endive.kv.log.shared_epoch import Committed, MemberState, state_at
+from endive.kv.log.wal import WAL
+from endive.kv.manifest import Checkpoint
+from endive.kv.manifest_format import MANIFESTS
+from endive.kv.sst.format import encode_fence
+from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Work, run_works
-from endive.kv.wal import WAL
+from endive.kv.views import newer_than
 from endive.protocol.fencing import contiguous_end, fence
 from endive.protocol.requests import NewId, Steps, ask
 from endive.protocol.sequenced import newest, propose, update
@@ -26,7 +26,7 @@ def no_look_after_the_create() -> Any:
         yield from ()
         return state.with_groups((group,)), True
 
-    return swapped(("endive.kv.membership._settle", settle))
+    return swapped(("endive.kv.log.shared_epoch._settle", settle))
 
 
 def compacted_means_ghost() -> Any:
@@ -38,7 +38,7 @@ def compacted_means_ghost() -> Any:
             return state.with_groups((group,)), True
         return state_at(newer), False
 
-    return swapped(("endive.kv.membership._settle", settle))
+    return swapped(("endive.kv.log.shared_epoch._settle", settle))
 
 
 def no_look_after_reading() -> Any:
@@ -52,7 +52,7 @@ def no_look_after_reading() -> Any:
         newer = yield from newer_than(state.manifest)
         return state if newer is None else state_at(newer)
 
-    return swapped(("endive.kv.membership.catch_up", catch_up))
+    return swapped(("endive.kv.log.shared_epoch.catch_up", catch_up))
 
 
 def shared_before_the_fences() -> Any:
@@ -70,7 +70,7 @@ def shared_before_the_fences() -> Any:
         yield from update(MANIFESTS, lambda base: base.value.with_shared(put_id, epoch))
         yield from fence(WAL, end + 1, epoch, 1, encode_fence(epoch, put_id))
 
-    return swapped(("endive.kv.membership.claim_shared", claim_shared))
+    return swapped(("endive.kv.log.shared_epoch.claim_shared", claim_shared))
 
 
 def joined_without_replaying() -> Any:
@@ -83,7 +83,7 @@ def joined_without_replaying() -> Any:
         end = yield from contiguous_end(WAL, manifest.value.wal_id_last_compacted)
         return MemberState(manifest, end, 0)
 
-    return swapped(("endive.kv.membership.newest_state", newest_state))
+    return swapped(("endive.kv.log.shared_epoch.newest_state", newest_state))
 
 
 def not_computed_anew() -> Any:
@@ -92,7 +92,7 @@ def not_computed_anew() -> Any:
     def commit_group(
         state: MemberState, works: Sequence[Work[Any]], cache: TableCache, looks_max: int = 1
     ) -> Steps[Committed]:
-        from endive.kv.membership import _commit
+        from endive.kv.log.shared_epoch import _commit
 
         outcomes, rows = yield from run_works(works, state.manifest.value.runs, state.recent, cache)
         for losses in range(5):

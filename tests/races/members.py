@@ -9,19 +9,19 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from endive.drivers.interleaved import Invariant, Record
 from endive.errors import EndiveError, OutcomeUnknownError
-from endive.kv.compactor import claim_compactor
-from endive.kv.format import Rows, decode_footer, encode_sst
-from endive.kv.lookup import find_in_groups, find_in_runs
-from endive.kv.membership import MemberState, catch_up, commit_group, join_alone, join_shared
-from endive.kv.opening import Lease, open_writer, replay_writer
-from endive.kv.reading import newest_view
-from endive.kv.tables import NoCache
+from endive.kv.log.opening import Lease, open_writer, replay_writer
+from endive.kv.log.shared_epoch import MemberState, catch_up, commit_group, join_alone, join_shared
+from endive.kv.log.wal import WAL
+from endive.kv.maintenance.compactor import claim_compactor
+from endive.kv.sst.format import Rows, decode_footer, encode_sst
+from endive.kv.sst.lookup import find_in_groups, find_in_runs
+from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_works
-from endive.kv.wal import WAL
+from endive.kv.views import newest_view
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId, Steps, ask
+from endive.testing.explorer import Invariant, Record
 from tests.races.processes import driver_of
 from tests.races.scenarios import at_rest
 

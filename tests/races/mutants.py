@@ -9,11 +9,11 @@ from typing import Any
 from unittest.mock import patch
 
 from endive.errors import FencedError, OutcomeUnknownError
-from endive.kv.format import encode_fence
-from endive.kv.manifest import MANIFESTS
-from endive.kv.model import Checkpoint, StoreManifest
-from endive.kv.opening import Lease, require_newest
-from endive.kv.wal import WAL
+from endive.kv.log.opening import Lease, require_newest
+from endive.kv.log.wal import WAL
+from endive.kv.manifest import Checkpoint, StoreManifest
+from endive.kv.manifest_format import MANIFESTS
+from endive.kv.sst.format import encode_fence
 from endive.protocol.fencing import ROLE, contiguous_end, fence
 from endive.protocol.requests import Delete, Get, List, NewId, ObjectInfo, Put, PutIfAbsent, Steps, ask
 from endive.protocol.sequenced import Numbered, newest, propose, update
@@ -29,7 +29,7 @@ from endive.protocol.two_phase import (
 
 @contextmanager
 def swapped(*changes: tuple[str, Any]) -> Iterator[None]:
-    """Put other things in the place of names, such as `endive.kv.collector.is_fence`."""
+    """Put other things in the place of names, such as `endive.kv.maintenance.garbage_collector.is_fence`."""
     patches = [patch(name, value) for name, value in changes]
     for one in patches:
         one.start()
@@ -152,18 +152,18 @@ def stale_manifest_written_over() -> Any:
                 return created
         raise OutcomeUnknownError(family.prefix)
 
-    return swapped(("endive.kv.compactor.update", update))
+    return swapped(("endive.kv.maintenance.compactor.update", update))
 
 
 # Collecting.
 
 
 def fences_collected() -> Any:
-    return swapped(("endive.kv.collector.is_fence", lambda _: False))
+    return swapped(("endive.kv.maintenance.garbage_collector.is_fence", lambda _: False))
 
 
 def no_watermark() -> Any:
-    return swapped(("endive.kv.collector.is_settled", lambda *_: True))
+    return swapped(("endive.kv.maintenance.garbage_collector.is_settled", lambda *_: True))
 
 
 def checkpoints_expire_by_the_clock_alone() -> Any:
@@ -175,7 +175,10 @@ def checkpoints_expire_by_the_clock_alone() -> Any:
     def active(manifest: StoreManifest, now_unix_s: int) -> set[int]:
         return {pin.manifest_id for pin in manifest.checkpoints if not pin.is_expired(now_unix_s)}
 
-    return swapped(("endive.kv.collector._without_expired", without_expired), ("endive.kv.collector.pinned_by", active))
+    return swapped(
+        ("endive.kv.maintenance.garbage_collector._without_expired", without_expired),
+        ("endive.kv.maintenance.garbage_collector.pinned_by", active),
+    )
 
 
 # Reading.
@@ -185,7 +188,7 @@ def no_look_for_a_newer_manifest() -> Any:
     def newer_than(manifest: object) -> Steps[None]:
         yield from ()
 
-    return swapped(("endive.kv.reading.newer_than", newer_than))
+    return swapped(("endive.kv.views.newer_than", newer_than))
 
 
 # Two-phase create.

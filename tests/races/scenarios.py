@@ -8,16 +8,15 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from endive.drivers.interleaved import Invariant, Record
 from endive.errors import EndiveError, FencedError, MissingObjectError
-from endive.kv.collector import collect_garbage
-from endive.kv.compactor import claim_compactor, compact_wal
-from endive.kv.format import Rows, decode_footer, encode_sst
-from endive.kv.lookup import find_in_groups, find_in_runs
-from endive.kv.opening import Lease, open_writer
-from endive.kv.reading import create_checkpoint, newest_view, prolong_checkpoint, view_at
-from endive.kv.tables import NoCache
-from endive.kv.wal import WAL, is_fence
+from endive.kv.log.opening import Lease, open_writer
+from endive.kv.log.wal import WAL, is_fence
+from endive.kv.maintenance.compactor import claim_compactor, compact_wal
+from endive.kv.maintenance.garbage_collector import collect_garbage
+from endive.kv.sst.format import Rows, decode_footer, encode_sst
+from endive.kv.sst.lookup import find_in_groups, find_in_runs
+from endive.kv.sst.reading import NoCache
+from endive.kv.views import create_checkpoint, newest_view, prolong_checkpoint, view_at
 from endive.protocol.fencing import append
 from endive.protocol.requests import (
     Get,
@@ -33,6 +32,7 @@ from endive.protocol.requests import (
     Steps,
     ask,
 )
+from endive.testing.explorer import Invariant, Record
 from tests.races.processes import driver_of
 
 T = TypeVar("T")

@@ -9,14 +9,15 @@ from uuid import UUID
 
 import pytest
 
-from endive.catalog import commit, tables
-from endive.catalog import dropped as dropped_rows
-from endive.catalog.changes import Staged
-from endive.catalog.records import TableRecord
-from endive.drivers.automaton import Program
-from endive.drivers.interleaved import Bounds, Exploration, explore
+from endive.catalog.commit import transaction as commit
+from endive.catalog.commit.changes import Staged
+from endive.catalog.model.records import TableRecord
+from endive.catalog.operations import dropped_tables as dropped_rows
+from endive.catalog.operations import tables
 from endive.kv.transaction import Transaction
 from endive.protocol.requests import Steps
+from endive.testing.automaton import Program
+from endive.testing.explorer import Bounds, Exploration, explore
 from tests.races.catalogs import (
     INVARIANTS,
     RENAMED,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from endive.drivers.automaton import Program
-from endive.drivers.interleaved import Bounds, Exploration, explore
+from endive.testing.automaton import Program
+from endive.testing.explorer import Bounds, Exploration, explore
 from tests.races import mutants
 from tests.races.scenarios import (
     INVARIANTS,

@@ -6,12 +6,12 @@ import pytest
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import OutcomeUnknownError, StorageUnavailableError
-from endive.kv.collector import collect_garbage
-from endive.kv.compactor import claim_compactor, compact_wal
-from endive.kv.membership import MemberState, commit_group, join_shared
-from endive.kv.model import PUT_IDS_KEPT
-from endive.kv.reading import create_checkpoint
-from endive.kv.tables import NoCache
+from endive.kv.log.shared_epoch import MemberState, commit_group, join_shared
+from endive.kv.maintenance.compactor import claim_compactor, compact_wal
+from endive.kv.maintenance.garbage_collector import collect_garbage
+from endive.kv.manifest import PUT_IDS_KEPT
+from endive.kv.sst.reading import NoCache
+from endive.kv.views import create_checkpoint
 from endive.protocol.requests import List
 from tests.races.members import append_letter, logs_at_rest
 from tests.races.processes import Process, driver_of

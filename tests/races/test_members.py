@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from endive.drivers.automaton import Program
-from endive.drivers.interleaved import Bounds, Exploration, explore
-from endive.kv.membership import join_alone
+from endive.kv.log.shared_epoch import join_alone
+from endive.testing.automaton import Program
+from endive.testing.explorer import Bounds, Exploration, explore
 from tests.races import member_mutants as mutants
 from tests.races import mutants as mutants_of_the_store
 from tests.races.members import (

@@ -21,15 +21,15 @@ PROTOCOLS = [
     *(
         ROOT / "endive" / "kv" / f"{name}.py"
         for name in (
-            "opening",
-            "reading",
-            "compactor",
-            "collector",
-            "lookup",
-            "tables",
-            "check",
+            "log/opening",
+            "views",
+            "maintenance/compactor",
+            "maintenance/garbage_collector",
+            "sst/lookup",
+            "sst/reading",
+            "maintenance/check",
             "transaction",
-            "membership",
+            "log/shared_epoch",
         )
     ),
     ROOT / "tests" / "races" / "scenarios.py",

@@ -6,8 +6,8 @@ The document counts slots from 0; here too, by giving the slots by hand.
 import pytest
 
 from endive.errors import FencedError, InvariantError
-from endive.kv.format import decode_footer, encode_fence
-from endive.kv.wal import WAL
+from endive.kv.log.wal import WAL
+from endive.kv.sst.format import decode_footer, encode_fence
 from endive.protocol.fencing import append, fence
 from endive.protocol.requests import Steps
 from tests.races.processes import Process, driver_of

@@ -8,7 +8,7 @@ import pytest
 
 from endive.errors import OutcomeUnknownError, StorageUnavailableError
 from endive.kv import Store, StoreOptions
-from endive.kv.check import check_store
+from endive.kv.maintenance.check import check_store
 from endive.objects import MemoryStore, TwoPhaseStore
 from endive.objects.records import SqlRecords
 from endive.protocol.requests import Put, Request, Steps
@@ -200,7 +200,7 @@ def test_the_store_runs_on_it(setting: Setting) -> None:
             store.put(b"%d" % round_number, b"value")
             store.compact()
             store.collect()
-            assert store.driver.run(check_store()).faults == ()
+            assert store.driver.run(check_store()).findings == ()
             assert len(list(store.scan())) == round_number + 1
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from endive.drivers.automaton import Program
-from endive.drivers.interleaved import Bounds, Exploration, Invariant, explore
 from endive.protocol.requests import Steps
+from endive.testing.automaton import Program
+from endive.testing.explorer import Bounds, Exploration, Invariant, explore
 from tests.races import mutants
 from tests.races.scenarios import collector, compactor_open_already, open_already, reader, store_at_rest, writer
 from tests.races.two_phase_scenarios import (

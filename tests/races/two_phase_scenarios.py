@@ -8,10 +8,8 @@ from collections.abc import Callable, Hashable
 from functools import cache, partial
 from typing import Any, TypeVar
 
-from endive.drivers.holdings import Contents, Holdings, effect
-from endive.drivers.interleaved import Invariant, Record
 from endive.errors import EndiveError, OutcomeUnknownError, StorageUnavailableError
-from endive.kv.opening import open_writer
+from endive.kv.log.opening import open_writer
 from endive.protocol.requests import Delete, Get, GetAll, GetRange, List, NewId, PutIfAbsent, Request, Steps, ask, drive
 from endive.protocol.two_phase import (
     ORPHAN_AGE_MS,
@@ -23,6 +21,8 @@ from endive.protocol.two_phase import (
     list_in_two_phases,
     recover,
 )
+from endive.testing.explorer import Invariant, Record
+from endive.testing.holdings import Contents, Holdings, effect
 from tests.races import scenarios
 
 T = TypeVar("T")

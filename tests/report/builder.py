@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from endive.sim.cost import OPERATION_TYPES
-from endive.sim.summary import student_95
+from endive.sim.results.summary import student_95
 
 SCALE = "transaction.inter_arrival.scale"
 SCALES_MS = (20.0, 50.0, 100.0, 200.0, 300.0, 400.0, 500.0, 1000.0, 2000.0, 5000.0)

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 from typer.testing import CliRunner
 
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.cli.app import app
 from tests.surfaces.lake import SCHEMA, events
 
@@ -41,7 +41,7 @@ def test_a_table_lives_on_a_bucket_from_creation_to_purge(s3_endpoint: str, monk
     run("set", "db.events", "--add-column", "price long", "owner=ana")
     assert json.loads(run("expire", "db.events", "--older-than", "0s", "--json"))["deleted_files"]
     assert json.loads(run("orphans", "db.events", "--older-than", "0s", "--json"))["files"] == []
-    assert "0 faults" in run("check", "--data-files")
+    assert "0 findings" in run("check", "--data-files")
     assert run("export", "db.events").startswith(f"{url}/db/events-")
     run("drop", "db.events", "--purge", "--yes")
     assert json.loads(run("tables", "--json")) == []

@@ -11,7 +11,7 @@ import pytest
 
 from endive.errors import OutcomeUnknownError, StorageAccessError, StorageUnavailableError
 from endive.kv import Reader, Store, StoreOptions
-from endive.kv.check import check_store
+from endive.kv.maintenance.check import check_store
 from endive.objects import MemoryStore, ObjectStore, TwoPhaseStore, open_objects
 from endive.objects.records import RecordStore, open_records
 from tests.contract.test_object_stores import (  # noqa: F401 - the contract, run on `objects` as it is here
@@ -62,7 +62,7 @@ def test_the_store_runs_on_it(objects: ObjectStore) -> None:
             store.compact()
             store.put(b"last", b"%d" % life)
             store.collect()
-            assert store.driver.run(check_store()).faults == ()
+            assert store.driver.run(check_store()).findings == ()
     with Reader(objects) as reader:
         assert len(list(reader.scan())) == 4001
         assert reader.get(b"last") == b"1"
@@ -168,7 +168,7 @@ def test_two_phase_create_runs_on_it(records: RecordStore) -> None:
             store.put(b"%d" % number, b"value")
         store.compact()
         store.collect()
-        assert store.driver.run(check_store()).faults == ()
+        assert store.driver.run(check_store()).findings == ()
         assert len(list(store.scan())) == 20
     for path in [info.path for info in objects.list("")]:
         objects.delete(path)

@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
-from endive.drivers.simulated import Faults, Machine, World, latency_from, short_latency
 from endive.errors import CheckpointGoneError, EndiveError, FencedError, MissingObjectError, OutcomeUnknownError
-from endive.kv.check import check_store
-from endive.kv.collector import collect_garbage
-from endive.kv.compactor import claim_compactor, compact_levels, compact_wal
-from endive.kv.format import encode_sst
-from endive.kv.lookup import find_in_groups, find_in_runs
-from endive.kv.opening import open_writer, replay_writer
-from endive.kv.reading import View, create_checkpoint, newest_view, view_at
-from endive.kv.tables import NoCache
-from endive.kv.wal import WAL
-from endive.kv.writing import WriteQueue
+from endive.kv.log.opening import open_writer, replay_writer
+from endive.kv.log.wal import WAL
+from endive.kv.log.write_queue import WriteQueue
+from endive.kv.maintenance.check import check_store
+from endive.kv.maintenance.compactor import claim_compactor, compact_levels, compact_wal
+from endive.kv.maintenance.garbage_collector import collect_garbage
+from endive.kv.sst.format import encode_sst
+from endive.kv.sst.lookup import find_in_groups, find_in_runs
+from endive.kv.sst.reading import NoCache
+from endive.kv.views import View, create_checkpoint, newest_view, view_at
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId, Sleep, Steps, ask
 from endive.rng import Stream, stream
+from endive.sim.config.profiles import load_profile_set
 from endive.sim.delays import delay_of
-from endive.sim.profiles import load_profile_set
+from endive.testing.virtual_time import Faults, Machine, World, latency_from, short_latency
 from tests.simulation.history import NOTHING, History, Operation
 
 Life = Callable[[Machine, Stream, float], Steps[None]]
@@ -253,9 +253,9 @@ class Run:
                 value = None if found is None else found.value
             operation.value, operation.answered_ms = (value or b"").decode(), self.world.now_ms
         report = yield from check_store()
-        self.notes.extend(map(str, report.faults))
-        if report.faults:
-            raise MissingObjectError("; ".join(map(str, report.faults)))
+        self.notes.extend(map(str, report.findings))
+        if report.findings:
+            raise MissingObjectError("; ".join(map(str, report.findings)))
 
 
 def failures(seeds: range) -> Iterator[str]:

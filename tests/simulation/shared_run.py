@@ -16,19 +16,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
-from endive.drivers.simulated import Faults, Machine
 from endive.errors import EndiveError, MissingObjectError
-from endive.kv.check import check_store
-from endive.kv.format import Rows, encode_sst
-from endive.kv.lookup import find_in_groups, find_in_runs
-from endive.kv.membership import MemberState, catch_up, commit_group, join_alone, join_shared, newest_state
-from endive.kv.opening import open_writer, replay_writer
-from endive.kv.tables import NoCache
+from endive.kv.log.opening import open_writer, replay_writer
+from endive.kv.log.shared_epoch import MemberState, catch_up, commit_group, join_alone, join_shared, newest_state
+from endive.kv.log.wal import WAL
+from endive.kv.maintenance.check import check_store
+from endive.kv.sst.format import Rows, encode_sst
+from endive.kv.sst.lookup import find_in_groups, find_in_runs
+from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_works
-from endive.kv.wal import WAL
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId, Sleep, Steps, ask
 from endive.rng import Stream
+from endive.testing.virtual_time import Faults, Machine
 from tests.simulation.run import DURATION_MS, QUIET_MS, Run
 
 KEYS = (b"a", b"b")
@@ -198,8 +198,8 @@ class SharedRun(Run):
         state = yield from join_shared()
         committed = yield from commit_group(state, (read_both,), NoCache())
         report = yield from check_store()
-        if report.faults:
-            raise MissingObjectError("; ".join(map(str, report.faults)))
+        if report.findings:
+            raise MissingObjectError("; ".join(map(str, report.findings)))
         found: tuple[Numbers, Numbers] = committed.outcomes[0].value
         return found
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from endive.sim.commit_options import CommitOptions
-from endive.sim.config import parse_configuration
+from endive.sim.config.configuration import parse_configuration
 from endive.sim.cost import COST_MODELS, ICEBERG, NOTHING, PYICEBERG, REQUEST_KINDS, SPEC, ConflictCost, CostModel
 from endive.sim.transaction import TRANSACTION_TYPES, Transaction
 from tests.instruments import WatchedCatalog, drain, fixed_provider

@@ -3,7 +3,7 @@
 import pytest
 
 from endive.rng import Stream
-from endive.sim.config import PROVIDER_PROFILES
+from endive.sim.config.configuration import PROVIDER_PROFILES
 from endive.sim.latency import BYTES_PER_MIB
 from endive.sim.storage import create_provider
 from tests.instruments import ScriptedSource

@@ -11,8 +11,8 @@ import simpy
 from endive.errors import InvariantError
 from endive.sim.catalog import CatalogSnapshot, CommitResult, InstantCatalog, IntentionRecord
 from endive.sim.latency import ExponentialLatency, FixedLatency
+from endive.sim.results.statistics import Statistics
 from endive.sim.simulation import Simulation, SimulationConfig, _drive_generator
-from endive.sim.statistics import Statistics
 from endive.sim.transaction import FastAppendTransaction, TransactionStatus
 from endive.sim.workload import ClosedLoop
 from endive.timing import Latency, to_ticks

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from endive.errors import EndiveError, FencedError
 from endive.kv import Store, StoreOptions
-from endive.kv.check import check_store
+from endive.kv.maintenance.check import check_store
 from endive.objects import open_objects
 from endive.rng import Stream, stream
 
@@ -48,8 +48,8 @@ def write(url: str, name: str, log: Path, endpoint: str | None) -> None:
 def keep_house(url: str, endpoint: str | None) -> None:
     """Compact and collect for ever."""
     from endive.drivers.blocking import BlockingDriver
-    from endive.kv.collector import collect_garbage
-    from endive.kv.compactor import claim_compactor, compact_levels, compact_wal
+    from endive.kv.maintenance.compactor import claim_compactor, compact_levels, compact_wal
+    from endive.kv.maintenance.garbage_collector import collect_garbage
 
     driver = BlockingDriver(open_objects(url, endpoint=endpoint))
     while True:
@@ -114,7 +114,7 @@ def fight(url: str, kills: int, seed: int, endpoint: str | None = None) -> dict[
         missing = [key for key in acknowledged if held.get(key.encode()) != key.encode()]
         missing += [key for key in acknowledged if held.get(f"{key}+".encode()) != key.encode()]
         torn = [key.decode() for key in held if not key.endswith(b"+") and key != b"last" and key + b"+" not in held]
-        faults = list(map(str, store.driver.run(check_store()).faults))
+        faults = list(map(str, store.driver.run(check_store()).findings))
         epoch = store.lease.epoch
     return {
         "kills": count,

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from endive.kv import SharedOptions, SharedStore
-from endive.kv.check import check_store
+from endive.kv.maintenance.check import check_store
 from endive.kv.transaction import Transaction
 from endive.objects import open_objects
 from endive.protocol.requests import Steps
@@ -103,7 +103,7 @@ def verdict(url: str, endpoint: str | None, acknowledged: dict[str, int], count:
     with SharedStore(open_objects(url, endpoint=endpoint), OPTIONS) as store:
         held = {key.decode().removeprefix("own/"): int(value) for key, value in store.read(scan_own)}
         total = store.read(get_total)
-        faults = list(map(str, store.driver.run(check_store()).faults))
+        faults = list(map(str, store.driver.run(check_store()).findings))
         epoch = store.stats()["epoch"]
     wrong = [key for key, number in acknowledged.items() if held.get(key, 0) not in (number, number + 1)]
     wrong += [key for key, number in held.items() if key not in acknowledged and number > 1]

@@ -8,7 +8,7 @@ import pytest
 
 from endive.errors import OutcomeUnknownError, StoreNotFoundError
 from endive.kv import SharedStore, Store
-from endive.kv.membership import catch_up
+from endive.kv.log.shared_epoch import catch_up
 from endive.objects import MemoryStore
 from endive.protocol.requests import ObjectInfo
 from tests.store.test_shared import QUIET, Gone, add_one, get, in_threads, put

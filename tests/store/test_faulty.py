@@ -6,17 +6,18 @@ from statistics import median
 
 import pytest
 
-from endive.drivers.simulated import World, latency_from
 from endive.errors import EndiveError, UnsupportedOperationError
 from endive.kv import Store, StoreOptions
-from endive.kv.check import check_store
-from endive.kv.opening import open_writer
-from endive.objects import FaultyStore, MemoryStore, Troubles
+from endive.kv.log.opening import open_writer
+from endive.kv.maintenance.check import check_store
+from endive.objects import MemoryStore
 from endive.rng import stream
+from endive.sim.config.profiles import load_profile_set
 from endive.sim.delays import delay_of
-from endive.sim.profiles import load_profile_set
+from endive.testing import FaultInjectingStore, FaultProbabilities
+from endive.testing.virtual_time import World, latency_from
 
-BAD = Troubles(throttled=0.05, fails=0.03, loses_reply=0.05, stalls=0.01, stall_ms=5)
+BAD = FaultProbabilities(throttled=0.05, fails=0.03, loses_reply=0.05, stalls=0.01, stall_ms=5)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -24,7 +25,7 @@ def test_what_was_acknowledged_is_there_whatever_the_object_store_does(seed: int
     objects = MemoryStore()
     acknowledged: list[bytes] = []
     for life in range(3):
-        troubled = FaultyStore(objects, seed * 10 + life, BAD, sleep=lambda _: None)
+        troubled = FaultInjectingStore(objects, seed * 10 + life, BAD, sleep=lambda _: None)
         options = StoreOptions(max_parallel_writes=2, poll_interval_ms=5, compact_bytes=1, retention_ms=0)
         try:
             with Store(troubled, options) as store:
@@ -49,13 +50,15 @@ def test_what_was_acknowledged_is_there_whatever_the_object_store_does(seed: int
 
     with Store(objects, StoreOptions(compact_here=False)) as store:
         assert [key for key in acknowledged if store.get(key) != key] == []
-        assert store.driver.run(check_store()).faults == ()
+        assert store.driver.run(check_store()).findings == ()
     assert len(acknowledged) > 30
 
 
 def test_troubles_come_from_the_seed() -> None:
     def outcomes(seed: int) -> list[str]:
-        objects = FaultyStore(MemoryStore(), seed, Troubles(throttled=0.3, loses_reply=0.3), sleep=lambda _: None)
+        objects = FaultInjectingStore(
+            MemoryStore(), seed, FaultProbabilities(throttled=0.3, loses_reply=0.3), sleep=lambda _: None
+        )
         found = []
         for number in range(50):
             try:
@@ -74,8 +77,12 @@ def test_troubles_come_from_the_seed() -> None:
 
 def test_a_delay_is_what_the_function_says_and_reads_are_as_long_as_what_they_find() -> None:
     waited: list[float] = []
-    objects = FaultyStore(
-        MemoryStore(), 1, Troubles(), lambda operation, size, _: len(operation) + 100 * size, sleep=waited.append
+    objects = FaultInjectingStore(
+        MemoryStore(),
+        1,
+        FaultProbabilities(),
+        lambda operation, size, _: len(operation) + 100 * size,
+        sleep=waited.append,
     )
     objects.put_if_absent("a", b"123")
     objects.get("a")
@@ -90,7 +97,7 @@ def test_a_delay_is_what_the_function_says_and_reads_are_as_long_as_what_they_fi
 def test_a_store_can_have_the_latencies_of_a_provider(provider: str) -> None:
     profile = load_profile_set("measured")[provider]
     waited: list[float] = []
-    objects = FaultyStore(MemoryStore(), 1, Troubles(), delay_of(profile), sleep=waited.append)
+    objects = FaultInjectingStore(MemoryStore(), 1, FaultProbabilities(), delay_of(profile), sleep=waited.append)
     for number in range(1001):
         objects.put_if_absent(f"{number}", b"")
 
@@ -110,7 +117,7 @@ def test_larger_objects_take_longer_and_delays_come_from_the_seed() -> None:
 def test_what_a_provider_cannot_do_is_not_there() -> None:
     profile = load_profile_set("measured")["s3"]
     without = replace(profile, latencies={name: row for name, row in profile.latencies.items() if name != "cas"})
-    objects = FaultyStore(MemoryStore(), 1, Troubles(), delay_of(without), sleep=lambda _: None)
+    objects = FaultInjectingStore(MemoryStore(), 1, FaultProbabilities(), delay_of(without), sleep=lambda _: None)
     objects.put("a", b"")
 
     with pytest.raises(UnsupportedOperationError, match="'s3' does not support 'cas'"):

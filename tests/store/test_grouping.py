@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from endive.drivers.blocking import random_id
-from endive.kv.grouping import Committer
+from endive.kv.group_commit import Committer
 from endive.kv.transaction import Outcome, Transaction, Work
 from endive.protocol.requests import Steps
 

@@ -8,8 +8,8 @@ from threading import Event
 import pytest
 
 from endive.kv import SharedOptions, SharedStore
-from endive.kv.compactor import claim_compactor
-from endive.kv.housekeeping import compactions
+from endive.kv.maintenance.background import compactions
+from endive.kv.maintenance.compactor import claim_compactor
 from endive.objects import MemoryStore
 from tests.store.test_shared import QUIET, add_one
 

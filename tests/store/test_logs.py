@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 from endive.cli.app import app
 from endive.errors import FencedError, StorageUnavailableError
 from endive.kv import Store, StoreOptions
-from endive.kv.wal import WAL
-from endive.logs import ROOT, JsonLines, LogForm, show_logs, tell, tell_error
+from endive.kv.log.wal import WAL
+from endive.logs import ROOT, JsonLines, LogForm, log_error, log_event, show_logs
 from endive.objects import MemoryStore
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "store.md"
 QUIET = StoreOptions(compact_here=False, poll_interval_ms=3_600_000, retention_ms=0)
 Line = dict[str, object]
-TOLD = re.compile(r'tell(?:_error)?\(\s*log,\s*"(\w+)"(.*?)\)(?:  #.*)?$', re.DOTALL | re.MULTILINE)
+TOLD = re.compile(r'log_(?:event|error)\(\s*log,\s*"(\w+)"(.*?)\)(?:  #.*)?$', re.DOTALL | re.MULTILINE)
 
 
 class Lines:
@@ -135,9 +135,9 @@ def test_text_has_name_and_facts_too() -> None:
     handler = show_logs(LogForm.TEXT, stream)
     try:
         log = logging.getLogger("endive.test")
-        tell(log, "opened", epoch=3, url="file:///a b", name="", done=None)
-        tell(log, "not shown", logging.DEBUG)
-        tell_error(log, "failed", ValueError("no"))
+        log_event(log, "opened", epoch=3, url="file:///a b", name="", done=None)
+        log_event(log, "not shown", logging.DEBUG)
+        log_error(log, "failed", ValueError("no"))
     finally:
         logging.getLogger(ROOT).removeHandler(handler)
 

@@ -18,7 +18,7 @@ from endive.errors import (
     StoreNotFoundError,
 )
 from endive.kv import Reader, SharedOptions, SharedStore, Store
-from endive.kv.check import check_store
+from endive.kv.maintenance.check import check_store
 from endive.kv.transaction import Transaction, Work
 from endive.objects import MemoryStore
 from endive.protocol.requests import Steps
@@ -227,7 +227,7 @@ def test_members_in_threads_lose_no_increment() -> None:
         in_threads(16, lambda number: [stores[number % 4].transact(add_one(b"n")) for _ in range(20)])
 
         assert [store.read(get(b"n")) for store in stores] == [b"320"] * 4
-        assert stores[0].driver.run(check_store()).faults == ()
+        assert stores[0].driver.run(check_store()).findings == ()
     finally:
         for store in stores:
             store.close()
@@ -306,7 +306,7 @@ def test_a_member_that_never_gets_the_store_says_so_and_goes_on_when_it_can() ->
         store.transact(add_one(b"n"))
         Store(objects).close()
         objects.rival = lambda: Store(objects).close()
-        with pytest.raises(ExclusiveWriterError, match="has the store for itself"):
+        with pytest.raises(ExclusiveWriterError, match="is the exclusive writer"):
             store.transact(add_one(b"n"))
         objects.rival = None
 

@@ -14,9 +14,9 @@ from endive.errors import (
     StoreNotFoundError,
 )
 from endive.kv import Reader, Store, StoreOptions
-from endive.kv.check import check_store
-from endive.kv.manifest import MANIFESTS
-from endive.kv.wal import WAL
+from endive.kv.log.wal import WAL
+from endive.kv.maintenance.check import check_store
+from endive.kv.manifest_format import MANIFESTS
 from endive.objects import LocalStore, MemoryStore
 
 QUIET = StoreOptions(compact_here=False, poll_interval_ms=3_600_000, retention_ms=0)
@@ -28,7 +28,7 @@ def rows(count: int, size: int = 20) -> list[tuple[bytes, bytes | None]]:
 
 
 def faults(store: Store) -> tuple[str, ...]:
-    return tuple(map(str, store.driver.run(check_store()).faults))
+    return tuple(map(str, store.driver.run(check_store()).findings))
 
 
 def test_what_was_put_is_got_after_reopening() -> None:
@@ -210,8 +210,8 @@ def test_levels_are_merged_when_there_are_four_and_tombstones_go_with_the_last_r
 
 
 def test_a_large_merge_is_cut_into_files_that_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endive.kv.compactor.SST_BYTES", 20_000)
-    monkeypatch.setattr("endive.kv.compactor.RANGE_BYTES", 50_000)
+    monkeypatch.setattr("endive.kv.maintenance.compactor.SST_BYTES", 20_000)
+    monkeypatch.setattr("endive.kv.maintenance.compactor.RANGE_BYTES", 50_000)
     with Store(MemoryStore(), QUIET) as store:
         for part in range(4):
             store.write([(key, bytes([part]) * 100) for key, _ in rows(2000) if key[-1] % 4 != part])

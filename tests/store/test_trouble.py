@@ -23,7 +23,7 @@ from endive.errors import (
     StoreNotFoundError,
 )
 from endive.kv import Reader, SharedStore, Store, StoreOptions
-from endive.kv.check import check_store
+from endive.kv.maintenance.check import check_store
 from endive.objects import LocalStore, MemoryStore, ObjectStore
 from endive.objects.api import Capabilities
 
@@ -62,7 +62,7 @@ def contents(root: Path) -> dict[str, bytes]:
 def faults(root: Path) -> list[str]:
     driver = BlockingDriver(LocalStore(root, fsync=False))
     try:
-        return [str(fault) for fault in driver.run(check_store()).faults]
+        return [str(fault) for fault in driver.run(check_store()).findings]
     finally:
         driver.close()
 

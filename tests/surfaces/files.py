@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from endive.cli import main
-from endive.sim.config import Settings, parse_configuration
+from endive.sim.config.configuration import Settings, parse_configuration
 
 SMALL = """
 [simulation]

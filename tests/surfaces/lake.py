@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.table import StaticTable
 
-from endive.catalog.opening import FOLDER, open_place
-from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.works import Work
+from endive.catalog.connection import FOLDER, open_place
+from endive.catalog.model.transaction import Work
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.cli.catalog.columns import parse_partitions, parse_schema
 from endive.kv import SharedStore
 from tests.surfaces.files import CommandLine, Outcome

@@ -15,9 +15,9 @@ from statistics import mean
 
 import pytest
 
-from endive.sim.config import Settings, load_configuration
+from endive.sim.config.configuration import Settings, load_configuration
 from endive.sim.engines import simulate
-from endive.sim.summary import Summary, Window, summarise
+from endive.sim.results.summary import Summary, Window, summarise
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "configs" / "fast_append_s3.toml"
 

@@ -8,12 +8,13 @@ from uuid import UUID
 
 import pytest
 
-from endive.catalog import checking, keys
-from endive.catalog.keys import table_key
-from endive.catalog.records import SnapshotRecord, TableRecord
-from endive.catalog.row_checking import CatalogFault
-from endive.catalog.tables import drop_table
-from endive.catalog.works import Transaction, Work
+from endive.catalog.maintenance import check as checking
+from endive.catalog.maintenance.row_check import Finding
+from endive.catalog.model import keys
+from endive.catalog.model.keys import table_key
+from endive.catalog.model.records import SnapshotRecord, TableRecord
+from endive.catalog.model.transaction import Transaction, Work
+from endive.catalog.operations.tables import drop_table
 from endive.protocol.requests import Steps
 from tests.surfaces.lake import Lake, events
 
@@ -50,7 +51,7 @@ def test_nothing_is_wrong_with_a_catalog_that_was_used(filled: Lake) -> None:
         "looked_at": {"tables": 2, "snapshots": 2, "manifests": 5, "files": 4},
         "leftover_rows": 0,
     }
-    assert filled("check").out.endswith("; 0 faults\n")
+    assert filled("check").out.endswith("; 0 findings\n")
     assert filled.json("check", "db.hollow")["looked_at"]["tables"] == 1
 
 
@@ -122,7 +123,7 @@ def test_data_files_are_looked_for_if_wanted(filled: Lake) -> None:
     path = files_of(filled, "data/**/*.parquet")[0]
     path.unlink()
 
-    assert "0 faults" in filled("check").out
+    assert "0 findings" in filled("check").out
     (fault,) = faults_of(filled, "--data-files")
     assert path.name in fault
     assert "the data file is missing" in fault
@@ -294,11 +295,11 @@ def test_a_table_that_changes_during_the_look_is_looked_at_anew(filled: Lake, mo
         looks.append(1)
         report = real(*arguments)  # type: ignore[arg-type]
         if len(looks) == 1:
-            report.faults.append(CatalogFault("db.events", "seen half way through a commit"))
+            report.findings.append(Finding("db.events", "seen half way through a commit"))
             filled.append("db.events", events(2, range(8, 9)))
         return report
 
     monkeypatch.setattr(checking, "_look_at", look_and_be_disturbed)
-    filled.use(lambda catalog: looks.append(len(checking.check(catalog.kv).faults)))
+    filled.use(lambda catalog: looks.append(len(checking.check(catalog.kv).findings)))
 
     assert looks == [1, 1, 0]

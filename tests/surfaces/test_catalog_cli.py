@@ -12,8 +12,8 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 from typer.testing import CliRunner
 
-from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.works import Transaction
+from endive.catalog.model.transaction import Transaction
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.cli.app import app
 from endive.cli.catalog import app as catalog_app
 from endive.cli.catalog import tables
@@ -94,7 +94,7 @@ def test_what_cannot_be_done_to_namespaces_at_once_is_said_at_once(lake: Lake) -
     assert "'c' has no `=`; write c=VALUE" in error
 
     error = lake("namespaces", "x", "--create", "a", "--drop", "b", "--set", "c=d", code=2).err
-    assert "3 faults" in error
+    assert "3 errors" in error
     assert "leave 'x' out" in error
     assert "needs a NAMESPACE" not in error
 
@@ -139,7 +139,7 @@ def test_a_table_takes_the_columns_of_a_parquet_file(lake: Lake, tmp_path: Path)
 def test_nothing_is_created_when_the_description_has_faults(filled: Lake) -> None:
     error = filled("create", "db.bad", "--schema", "id bigint, x strin", code=2).err
 
-    assert "2 faults" in error
+    assert "2 errors" in error
     assert "Iceberg calls it long" in error
     assert "did you mean 'string'?" in error
     assert "already exists: db.events" in filled("create", "db.events", "--schema", SCHEMA, code=2).err
@@ -199,7 +199,7 @@ def test_a_purge_deletes_the_files(filled: Lake) -> None:
     assert filled.json("drop", "db.events", "--purge", "--yes")["purged"] is True
 
     assert [path for path in location.rglob("*") if path.is_file()] == []
-    assert "0 faults" in filled("check").out
+    assert "0 findings" in filled("check").out
 
 
 def test_a_table_that_is_written_while_somebody_decides_is_not_dropped(
@@ -253,7 +253,7 @@ def test_type_changes_that_iceberg_forbids_are_refused_all_at_once_and_nothing_c
         code=2,
     ).err
 
-    assert "5 faults" in error
+    assert "5 errors" in error
     assert "Cannot change column type: id: long -> string" in error
     assert "Cannot change column type: ts: timestamptz -> date" in error
     assert "the table is partitioned by region" in error

@@ -107,7 +107,7 @@ def test_expiry_says_what_it_would_do_then_does_it_and_spares_tags(filled: Lake)
     assert done["snapshot_ids"] == [ids[1]]
     assert done["deleted_files"]
     assert rows_of(filled) == list(range(10))
-    assert "0 faults" in filled("check", "--data-files").out
+    assert "0 findings" in filled("check", "--data-files").out
     filled("set", "db.events", "gc.enabled=false")
     assert "gc.enabled=false forbids" in filled("expire", "db.events", "--older-than", "0s", code=2).err
 
@@ -159,7 +159,7 @@ def test_a_table_is_imported_by_its_metadata_file_and_planned_from_records_if_wa
     assert other.json("files", "new.events")["from"] == "records"
     assert other.json("files", "new.events")["files"] == filled.json("files", "db.events")["files"]
     assert rows_of(other, "new.events") == list(range(8))
-    assert "0 faults" in other("check").out
+    assert "0 findings" in other("check").out
 
 
 def test_what_is_no_metadata_file_cannot_be_imported(filled: Lake, tmp_path: Path) -> None:

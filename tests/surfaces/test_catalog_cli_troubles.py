@@ -47,10 +47,10 @@ def test_a_purge_of_an_imported_table_names_the_files_that_would_go(filled: Lake
     assert f"it was imported from {table['metadata_location']}" in done.stderr
     assert f"{len(files)} files would be deleted in {table['location']}\n" in done.stderr
     assert all(path.exists() for path in files)
-    assert "0 faults" in importer("check").out
+    assert "0 findings" in importer("check").out
 
     importer("drop", "new.events", "--yes")
-    assert "0 faults" in importer("check").out  # nothing of it is left
+    assert "0 findings" in importer("check").out  # nothing of it is left
     assert importer.json("check")["leftover_rows"] == 0
 
 
@@ -79,7 +79,7 @@ def test_an_error_begins_a_line_of_its_own(filled: Lake) -> None:
     nobody = dropped(filled, "db.events", answer="")
 
     assert (nobody.returncode, nobody.stdout) == (2, "")
-    assert "\nerror: db.events: 1 fault\n  - nobody answered" in nobody.stderr
+    assert "\nerror: db.events: 1 error\n  - nobody answered" in nobody.stderr
 
 
 # Names that are missing, or taken.
@@ -118,7 +118,7 @@ def test_an_unrelated_name_is_not_offered(filled: Lake) -> None:
 def test_a_url_that_cannot_be_is_shown_as_it_was_typed(endive: CommandLine, words: tuple[str, ...]) -> None:
     outcome = endive("catalog", *words, "s3:///lake")
 
-    assert (outcome.code, outcome.err) == (2, "error: s3:///lake: 1 fault\n  - the URL names no bucket\n")
+    assert (outcome.code, outcome.err) == (2, "error: s3:///lake: 1 error\n  - the URL names no bucket\n")
 
 
 def test_a_bucket_that_cannot_be_reached_is_shown_as_it_was_typed(
@@ -144,7 +144,7 @@ def test_faults_of_all_options_of_create_are_told_at_once(filled: Lake) -> None:
         code=2,
     ).err
 
-    assert "endive catalog create: 5 faults" in error
+    assert "endive catalog create: 5 errors" in error
     assert "--schema: id: no type 'lonk'; did you mean 'long'?" in error
     assert "--partition: no transform 'dya'; did you mean 'day'?" in error
     assert "--partition: no column 'nothing'" in error
@@ -153,9 +153,9 @@ def test_faults_of_all_options_of_create_are_told_at_once(filled: Lake) -> None:
 
 
 def test_faults_of_one_option_are_told_under_its_name(filled: Lake) -> None:
-    assert "error: --schema: 1 fault\n" in filled("create", "db.t", "--schema", "id lonk", code=2).err
+    assert "error: --schema: 1 error\n" in filled("create", "db.t", "--schema", "id lonk", code=2).err
     error = filled("create", "db.t", "--schema", "id long", "--partition", "day(id)", code=2).err
-    assert "error: --partition: 1 fault\n" in error
+    assert "error: --partition: 1 error\n" in error
 
 
 def test_faults_of_all_changes_are_told_at_once(filled: Lake) -> None:
@@ -165,14 +165,14 @@ def test_faults_of_all_changes_are_told_at_once(filled: Lake) -> None:
         code=2,
     ).err
 
-    assert "endive catalog set: 4 faults" in error
+    assert "endive catalog set: 4 errors" in error
     assert error.count("\n") == 5  # a line for each, and no list inside a list
 
 
 def test_properties_of_the_catalog_are_checked(filled: Lake) -> None:
     error = filled("tables", "--property", "endive.writr=shared", "-p", "endive.metadata-json=no", code=2).err
 
-    assert f"{filled.url}: 2 faults" in error
+    assert f"{filled.url}: 2 errors" in error
     assert "endive.writr: no such property; did you mean 'endive.writer'?" in error
 
 

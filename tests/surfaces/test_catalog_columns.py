@@ -11,13 +11,13 @@ from endive.errors import ConfigurationError
 def faults_of(text: str) -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
         parse_schema(text)
-    return list(caught.value.faults)
+    return list(caught.value.errors)
 
 
 def partition_faults(text: str) -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
         parse_partitions(text, parse_schema("id long, ts timestamptz, name string"))
-    return list(caught.value.faults)
+    return list(caught.value.errors)
 
 
 # Columns.

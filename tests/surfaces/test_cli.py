@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from endive.sim.experiment import load_result
+from endive.sim.results.experiment import load_result
 from tests.surfaces.files import SMALL, CommandLine, only_result, small
 
 # Running.

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from endive.sim.config import load_configuration
-from endive.sim.experiment import Experiment, load_result
+from endive.sim.config.configuration import load_configuration
+from endive.sim.results.experiment import Experiment, load_result
 from tests.surfaces.files import COMMAND, SMALL, CommandLine, only_result, start
 
 # Wrong input: one message that names place and remedy, exit code 2, nothing written.
@@ -60,12 +60,12 @@ def test_a_wrong_value_is_one_message_and_nothing_runs(endive: CommandLine, over
 
     assert outcome.code == 2
     assert message in outcome.err
-    assert outcome.err.count("\n") == 2  # "1 fault", and the fault
+    assert outcome.err.count("\n") == 2  # "1 error", and the fault
     assert not (endive.directory / "experiments").exists()
 
 
 WRONG_ARGUMENTS = {
-    ("run", "missing.toml"): "missing.toml: 1 fault\n  - cannot be read: No such file or directory",
+    ("run", "missing.toml"): "missing.toml: 1 error\n  - cannot be read: No such file or directory",
     ("run", "."): "cannot be read: Is a directory",
     ("run", sys.executable): "cannot be read: not a text file",
     ("run", "empty.toml"): "storage.provider: required; one of s3, s3x",
@@ -242,19 +242,19 @@ def test_a_fault_of_an_option_is_not_blamed_on_the_file(endive: CommandLine) -> 
     wrong = ("--set", "catalog.num_table=3", "--set", "transaction.retry_backoff.jitter=-1")
 
     for words in (("run", "small.toml"), ("config", "check", "small.toml"), ("compare", "small.toml", "small.toml")):
-        assert endive(*words, *wrong).err.startswith("error: --set: 2 faults\n  - catalog.num_table: unknown key")
+        assert endive(*words, *wrong).err.startswith("error: --set: 2 errors\n  - catalog.num_table: unknown key")
     swept = endive("sweep", "sweep.toml", "--plan", *wrong).err
-    assert swept.startswith("error: --set: 2 faults\n  - catalog.num_table: unknown key")
+    assert swept.startswith("error: --set: 2 errors\n  - catalog.num_table: unknown key")
     assert "(with" not in swept  # every member has them
 
 
 def test_a_fault_that_an_option_only_brings_to_light_is_the_options(endive: CommandLine) -> None:
     closed = endive("run", "small.toml", "--set", "transaction.arrivals=closed").err
-    assert closed.startswith("error: --set: 1 fault\n  - transaction.writers: required for closed arrivals")
+    assert closed.startswith("error: --set: 1 error\n  - transaction.writers: required for closed arrivals")
     closed = endive(
         "capacity", "small.toml", "--set", "transaction.arrivals=closed", "--set", "transaction.writers=2"
     ).err
-    assert closed.startswith("error: --set: 1 fault\n  - transaction.arrivals: capacity is a load")
+    assert closed.startswith("error: --set: 1 error\n  - transaction.arrivals: capacity is a load")
 
 
 def test_faults_of_the_file_and_of_an_option_are_told_apart(endive: CommandLine) -> None:
@@ -262,16 +262,16 @@ def test_faults_of_the_file_and_of_an_option_are_told_apart(endive: CommandLine)
 
     error = endive("run", "bad.toml", "--set", "catalog.num_table=3").err
 
-    assert error.startswith("error: bad.toml and --set: 2 faults\n")
+    assert error.startswith("error: bad.toml and --set: 2 errors\n")
     assert "  - transaction.runtme: unknown key; did you mean 'runtime'?\n" in error
     assert "  - --set: catalog.num_table: unknown key; did you mean 'num_tables'?\n" in error
-    assert endive("run", "bad.toml", "--set", "catalog.num_tables=3").err.startswith("error: bad.toml: 1 fault\n")
+    assert endive("run", "bad.toml", "--set", "catalog.num_tables=3").err.startswith("error: bad.toml: 1 error\n")
 
 
 def test_all_overrides_that_cannot_be_read_are_told_at_once(endive: CommandLine) -> None:
     error = endive("run", "small.toml", "--set", "nonsense", "--set", "simulation.seed.x=1", "--set", "=1").err
 
-    assert error.startswith("error: --set: 3 faults\n  - 'nonsense': expected key=value")
+    assert error.startswith("error: --set: 3 errors\n  - 'nonsense': expected key=value")
     assert "simulation.seed.x: seed is a value, not a table" in error
 
 
@@ -280,7 +280,7 @@ def test_faults_of_values_to_vary_are_told_at_once(endive: CommandLine) -> None:
         "capacity", "small.toml", "--vary", "catalog.num_tables=1,-1,-2", "--vary", "catalog.typ=cas,append"
     ).err
 
-    assert error.startswith("error: --vary: 3 faults\n")
+    assert error.startswith("error: --vary: 3 errors\n")
     assert "catalog.typ: unknown key; did you mean 'type'?" in error
     assert "but found -1" in error
     assert "but found -2" in error

@@ -6,7 +6,7 @@ import pytest
 
 from endive.cli.config import values_in_force
 from endive.errors import ConfigurationError
-from endive.sim.config import Settings, load_simulation_config, parse_configuration
+from endive.sim.config.configuration import Settings, load_simulation_config, parse_configuration
 from endive.sim.latency import FixedLatency, SizeBasedLatency
 from tests.surfaces.files import SMALL, small
 
@@ -56,7 +56,7 @@ jitter = 0.1
 def faults(*overrides: str) -> tuple[str, ...]:
     with pytest.raises(ConfigurationError) as raised:
         small(*overrides)
-    return tuple(raised.value.faults)
+    return tuple(raised.value.errors)
 
 
 # The specification's own example.
@@ -158,7 +158,7 @@ def test_faults_of_a_profile_file_come_with_the_others(tmp_path: Path) -> None:
             SMALL, str(tmp_path / "small.toml"), ["storage.profile_file=bad.toml", "catalog.num_table=1"]
         )
 
-    assert [fault.rpartition("bad.toml: ")[2].partition(":")[0] for fault in raised.value.faults] == [
+    assert [fault.rpartition("bad.toml: ")[2].partition(":")[0] for fault in raised.value.errors] == [
         "catalog.num_table",
         "mine.read",
         "mine.writ",

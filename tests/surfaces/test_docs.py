@@ -15,7 +15,7 @@ import typer
 
 from endive.catalog.settings import SETTINGS, Setting
 from endive.cli.app import app
-from endive.sim.reference import Key, keys
+from endive.sim.config.reference import Key, keys
 from tests.surfaces.catalog_tables import beside_table, s3_table
 from tests.surfaces.files import CommandLine
 from tests.surfaces.spark_tables import speed_table

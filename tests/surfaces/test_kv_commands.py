@@ -51,7 +51,7 @@ def test_compact_collect_and_check(kv: Kv) -> None:
     assert "1 WAL slots" not in kv("compact", "--all").stdout
     assert kv("collect", "--retention-s", "0").stdout.startswith("deleted ")
 
-    assert "0 faults" in kv("check").stdout
+    assert "0 findings" in kv("check").stdout
     assert kv("scan").stdout.count("\n") == 5
     assert "fence" in kv("wal").stdout
     assert "writer epoch" in kv("stats").stdout

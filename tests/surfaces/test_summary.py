@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from endive.sim.statistics import SCHEMA
-from endive.sim.summary import Estimate, Window, estimate, estimates, student_95, summarise
+from endive.sim.results.statistics import SCHEMA
+from endive.sim.results.summary import Estimate, Window, estimate, estimates, student_95, summarise
 
 WINDOW = Window(1000.0, 6000.0)
 ZERO: dict[str, Any] = dict.fromkeys(SCHEMA.names, 0) | {"abort_reason": None}

@@ -9,13 +9,13 @@ from pyiceberg.exceptions import CommitFailedException, ValidationError
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.update.schema import UpdateSchema
 
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.catalog.settings import CREATE, require_known
 from endive.cli.catalog.columns import parse_column, parse_type
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened, pairs, reach
 from endive.cli.catalog.rendering import partition_text, print_json, say
 from endive.cli.catalog.tables import table_document
-from endive.errors import CommitConflictError, ConfigurationError, FaultsOfAll
+from endive.errors import CommitConflictError, ConfigurationError, ErrorCollector
 
 COMMAND = "endive catalog set"
 FORMAT = TableProperties.FORMAT_VERSION
@@ -56,10 +56,10 @@ def set_values(
 
     `endive catalog set s3://bucket/lake db.events --add-column 'region string' --type id=long`
     """
-    faults = FaultsOfAll()
-    updates = _updates(faults, settings)
-    changes = _changes(faults, added or (), dropped or (), renamed, types)
-    faults.tell(COMMAND)
+    errors = ErrorCollector()
+    updates = _updates(errors, settings)
+    changes = _changes(errors, added or (), dropped or (), renamed, types)
+    errors.raise_for(COMMAND)
     if not (updates or removals or changes):
         raise ConfigurationError(COMMAND, ["nothing to change: name a KEY=VALUE, or see --help"])
     with opened(url, endpoint, properties) as catalog:
@@ -83,17 +83,17 @@ def _require_known(removals: Sequence[str], known: dict[str, str], name: str) ->
         raise ConfigurationError("--remove", faults)
 
 
-def _updates(faults: FaultsOfAll, settings: Sequence[str] | None) -> dict[str, str]:
+def _updates(errors: ErrorCollector, settings: Sequence[str] | None) -> dict[str, str]:
     """Return the properties to set."""
     updates: dict[str, str] = {}
-    with faults.gathered():
+    with errors.collected():
         updates = pairs(settings, COMMAND)
         require_known(updates, "table", COMMAND)
     return updates
 
 
 def _changes(
-    faults: FaultsOfAll,
+    errors: ErrorCollector,
     added: Sequence[str],
     dropped: Sequence[str],
     renamed: Sequence[str] | None,
@@ -102,18 +102,18 @@ def _changes(
     """Return the changes of columns, each with the words that asked for it. A dot leads into a struct."""
     changes: list[tuple[str, Change]] = []
     for text in added:
-        with faults.gathered():
+        with errors.collected():
             field = parse_column(text, "--add-column")
             path = tuple(field.name.split("."))
             change = partial(UpdateSchema.add_column, path=path, field_type=field.field_type, required=field.required)
             changes.append((f"--add-column {text!r}", change))
     for column in dropped:
         changes.append((f"--drop-column {column}", partial(_drop, column=column)))
-    with faults.gathered():
+    with errors.collected():
         for old, new in pairs(renamed, "--rename-column").items():
             change = partial(UpdateSchema.rename_column, path_from=old, new_name=new)
             changes.append((f"--rename-column {old}={new}", change))
-    with faults.gathered():
+    with errors.collected():
         for column, text in pairs(types, "--type").items():
             change = partial(UpdateSchema.update_column, path=column, field_type=parse_type(text, "--type"))
             changes.append((f"--type {column}={text}", change))

@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-from endive.catalog.checking import CatalogReport
-from endive.catalog.checking import check as check_catalog
-from endive.catalog.opening import FOLDER, open_place, url_of
-from endive.catalog.row_checking import CatalogFault
+from endive.catalog.connection import FOLDER, open_place, url_of
+from endive.catalog.maintenance.check import CatalogReport
+from endive.catalog.maintenance.check import check as check_catalog
+from endive.catalog.maintenance.row_check import Finding
 from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, as_typed, opened, reach, require_lasting
 from endive.cli.catalog.rendering import print_json
 from endive.cli.console import output
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import CatalogNotFoundError, CorruptObjectError, MissingObjectError, StoreNotFoundError
-from endive.kv.check import check_store
+from endive.kv.maintenance.check import check_store
 from endive.wording import counted
 
 FAULTS_FOUND = 1
@@ -47,27 +47,27 @@ def check(
         with opened(url, endpoint, properties) as catalog:
             report = check_catalog(catalog, name, data_files)
     except (CorruptObjectError, MissingObjectError) as error:
-        faults.append(CatalogFault(str(error), "the catalog cannot be opened, and its tables were not looked at"))
-    _print(faults + report.faults, report, as_json)
-    if faults or report.faults:
+        faults.append(Finding(str(error), "the catalog cannot be opened, and its tables were not looked at"))
+    _print(faults + report.findings, report, as_json)
+    if faults or report.findings:
         raise typer.Exit(FAULTS_FOUND)
 
 
-def _store_faults(url: str, settings: dict[str, str]) -> list[CatalogFault]:
+def _store_faults(url: str, settings: dict[str, str]) -> list[Finding]:
     """Return what is wrong with the store below the catalog."""
     place = url_of(url)
     driver = BlockingDriver(open_place(f"{place}/{FOLDER}", settings))
     try:
         with as_typed(url):
-            found = driver.run(check_store()).faults
+            found = driver.run(check_store()).findings
     except StoreNotFoundError as error:
         raise CatalogNotFoundError(place) from error
     finally:
         driver.close()
-    return [CatalogFault(f"{FOLDER}/{fault.path}", fault.problem) for fault in found]
+    return [Finding(f"{FOLDER}/{fault.path}", fault.problem) for fault in found]
 
 
-def _print(faults: list[CatalogFault], report: CatalogReport, as_json: bool) -> None:
+def _print(faults: list[Finding], report: CatalogReport, as_json: bool) -> None:
     figures = {
         "tables": report.tables,
         "snapshots": report.snapshots,
@@ -85,4 +85,4 @@ def _print(faults: list[CatalogFault], report: CatalogReport, as_json: bool) -> 
         rows = f"{counted(report.leftovers, 'row')} of dropped tables or expired snapshots"
         words = "left by a crash or still being cleared, which is harmless"
         output.print(f"{rows}: {words}; the next `endive catalog expire` or `orphans --delete` clears them")
-    output.print(f"looked at {looked_at}; {counted(len(faults), 'fault')}")
+    output.print(f"looked at {looked_at}; {counted(len(faults), 'finding')}")

@@ -16,11 +16,11 @@ from pyiceberg.table.metadata import TableMetadata
 from pyparsing import ParseException
 
 from endive.catalog import KVCatalog
-from endive.catalog.files import chain_of
-from endive.catalog.names import table_of
-from endive.catalog.opening import url_of
-from endive.catalog.tables import load_table
-from endive.catalog.upkeep import KEPT, is_collectable
+from endive.catalog.connection import url_of
+from endive.catalog.maintenance.expiry import KEPT, is_collectable
+from endive.catalog.model.file_rows import chain_of
+from endive.catalog.model.names import table_of
+from endive.catalog.operations.tables import load_table
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
 from endive.cli.catalog.past import Moment, Ref, SnapshotId, chosen
 from endive.cli.catalog.rendering import partition_values, print_json, print_rows, relative, say, size

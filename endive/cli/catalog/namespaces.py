@@ -5,12 +5,12 @@ from typing import Annotated, Any
 import typer
 
 from endive.catalog import KVCatalog
-from endive.catalog.names import Identifier, namespace_of, text_of
-from endive.catalog.namespaces import namespace_properties, require_namespace
-from endive.catalog.opening import url_of
-from endive.catalog.tables import TableView, whole_view
-from endive.catalog.upkeep import all_tables
-from endive.catalog.works import Transaction
+from endive.catalog.connection import url_of
+from endive.catalog.maintenance.expiry import all_tables
+from endive.catalog.model.names import Identifier, namespace_of, text_of
+from endive.catalog.model.transaction import Transaction
+from endive.catalog.operations.namespaces import namespace_properties, require_namespace
+from endive.catalog.operations.tables import TableView, whole_view
 from endive.cli.catalog.opening import (
     Endpoint,
     Json,

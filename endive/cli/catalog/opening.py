@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from endive.catalog import KVCatalog
-from endive.catalog.names import Identifier, text_of
-from endive.catalog.namespaces import namespaces_in
-from endive.catalog.opening import FOLDER, open_place, url_of
-from endive.catalog.upkeep import all_tables
-from endive.catalog.works import Transaction
+from endive.catalog.connection import FOLDER, open_place, url_of
+from endive.catalog.maintenance.expiry import all_tables
+from endive.catalog.model.names import Identifier, text_of
+from endive.catalog.model.transaction import Transaction
+from endive.catalog.operations.namespaces import namespaces_in
 from endive.errors import (
     AlreadyInCatalogError,
     ConfigurationError,
@@ -77,7 +77,7 @@ def as_typed(url: str) -> Iterator[None]:
         yield
     except ConfigurationError as error:
         within = error.source.startswith(url_of(url))
-        raise ConfigurationError(url if within else error.source, error.faults) from error
+        raise ConfigurationError(url if within else error.source, error.errors) from error
     except (StorageAccessError, StorageUnavailableError) as error:
         raise type(error)(url, error.problem) from error
 

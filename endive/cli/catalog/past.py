@@ -8,9 +8,9 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from endive.catalog import KVCatalog, LoadedTable
-from endive.catalog.refs import is_ancestor, snapshot_at, snapshot_by_id, snapshot_by_ref
-from endive.catalog.retention import expiring
-from endive.catalog.upkeep import ExpiredSnapshots, require_collectable
+from endive.catalog.maintenance.expiry import ExpiredSnapshots, require_collectable
+from endive.catalog.maintenance.retention import expiring
+from endive.catalog.operations.refs import is_ancestor, snapshot_at, snapshot_by_id, snapshot_by_ref
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
 from endive.cli.catalog.rendering import count, kept, operation, print_json, print_rows, refs_at, say, snapshot_document
 from endive.cli.catalog.times import duration_ms, iso, limit_ms, moment_ms, shown

@@ -13,10 +13,10 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from endive.catalog import KVCatalog, LoadedTable
-from endive.catalog.maintenance import path_of
-from endive.catalog.names import table_of, text_of
+from endive.catalog.maintenance.candidates import path_of
+from endive.catalog.maintenance.expiry import files_to_purge, require_collectable
+from endive.catalog.model.names import table_of, text_of
 from endive.catalog.settings import require_known
-from endive.catalog.upkeep import files_to_purge, require_collectable
 from endive.cli.catalog.columns import check_partitions, parse_partitions, parse_schema
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened, pairs
 from endive.cli.catalog.rendering import (
@@ -37,7 +37,7 @@ from endive.cli.console import asked, errors
 from endive.errors import (
     ConfigurationError,
     CorruptObjectError,
-    FaultsOfAll,
+    ErrorCollector,
     NotInCatalogError,
     OutcomeUnknownError,
     ResultError,
@@ -105,22 +105,22 @@ def _checked(
 ) -> dict[str, str]:
     """Return the properties of a table to be created; raise all that is wrong with what was typed."""
     updates: dict[str, str] = {}
-    faults = FaultsOfAll()
-    with faults.gathered():
+    errors = ErrorCollector()
+    with errors.collected():
         if (schema is None) == (like is None):
             raise ConfigurationError("endive catalog create", ["the columns come from --schema or --like, one of them"])
-    with faults.gathered():
+    with errors.collected():
         table_of(name)
     if schema is not None:
-        with faults.gathered():
+        with errors.collected():
             parse_schema(schema)
     if schema is not None and partition is not None:
-        with faults.gathered():
+        with errors.collected():
             check_partitions(partition, schema)
-    with faults.gathered():
+    with errors.collected():
         updates = pairs(settings, "--set")
         require_known(updates, "table", "--set")
-    faults.tell("endive catalog create")
+    errors.raise_for("endive catalog create")
     return updates
 
 

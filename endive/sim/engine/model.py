@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from endive.rng import stream
 from endive.sim.commit_options import CommitOptions
-from endive.sim.config import Settings
+from endive.sim.config.configuration import Settings
+from endive.sim.config.defaults import partition_counts
 from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
 from endive.sim.engine import kernel
 from endive.sim.latency import FixedLatency, LatencyDistribution, Law, QuantileTable, SizeBasedLatency
 from endive.sim.requests import OBJECTS
-from endive.sim.resolve import partition_counts
 from endive.sim.selectors import Selector, UniformPartitionSelector, UniformTableSelector
 from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Contention, Profile

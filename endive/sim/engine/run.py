@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from endive.errors import InvariantError
-from endive.sim.config import Settings
+from endive.sim.config.configuration import Settings
 from endive.sim.cost import OPERATION_TYPES
 from endive.sim.engine import kernel
 from endive.sim.engine.model import Ints, Model, compile_model
+from endive.sim.results.statistics import SCHEMA, RunResult
+from endive.sim.results.summary import REASONS, STATUSES, Summary, Tally, Window
 from endive.sim.simulation import Progress
-from endive.sim.statistics import SCHEMA, RunResult
-from endive.sim.summary import REASONS, STATUSES, Summary, Tally, Window
 from endive.timing import TICKS_PER_MS, to_ms
 
 TIMES = frozenset({"t_submit", "t_runtime", "t_commit", "commit_latency", "total_latency"})

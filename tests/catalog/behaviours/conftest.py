@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 
 
 @pytest.fixture(params=["sql", "endive in memory", "endive in a directory", "endive in memory, exclusive"])

@@ -3,7 +3,7 @@
 import pytest
 
 from endive.catalog import KVCatalog
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from tests.catalog.commits.interrupted import Interrupted
 
 

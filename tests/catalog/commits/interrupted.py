@@ -7,8 +7,8 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
-from endive.catalog.committer import Committer
-from endive.catalog.works import Work
+from endive.catalog.commit.committer import Committer
+from endive.catalog.model.transaction import Work
 from endive.errors import OutcomeUnknownError
 from tests.catalog.stand_in import DictStore
 

@@ -7,8 +7,8 @@ from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType
 
 from endive.catalog import TableChange
-from endive.catalog.committer import ATTEMPTS
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.commit.committer import ATTEMPTS
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, CommitRetriesExhaustedError
 from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of, setting
 from tests.catalog.tables import NAME, NUMBERS, numbers

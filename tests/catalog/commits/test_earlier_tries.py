@@ -3,8 +3,9 @@
 import pytest
 from pyiceberg.table import Table
 
-from endive.catalog import TableChange, commit
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog import TableChange
+from endive.catalog.commit import transaction as commit
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, OutcomeUnknownError
 from tests.catalog.commits.interrupted import Interrupted, files_of, look_too_early, rows_of, setting
 from tests.catalog.tables import NAME, numbers

@@ -6,11 +6,11 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import StaticTable, Table
 
-from endive.catalog.keys import files_of, table_key
-from endive.catalog.names import table_of
-from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.records import TableRecord
-from endive.catalog.works import Work
+from endive.catalog.model.keys import files_of, table_key
+from endive.catalog.model.names import table_of
+from endive.catalog.model.records import TableRecord
+from endive.catalog.model.transaction import Work
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from tests.catalog.commits.interrupted import Interrupted, setting
 from tests.catalog.tables import NAME, NUMBERS, numbers
 

@@ -9,9 +9,11 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType
 
-from endive.catalog import KVCatalog, TableChange, commit, rebase
-from endive.catalog.pyiceberg import EndiveCatalog
-from endive.catalog.works import Work
+from endive.catalog import KVCatalog, TableChange
+from endive.catalog.commit import rebase
+from endive.catalog.commit import transaction as commit
+from endive.catalog.model.transaction import Work
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError
 from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of, setting
 from tests.catalog.tables import NAME, NUMBERS, numbers

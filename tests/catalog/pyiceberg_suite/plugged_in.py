@@ -29,7 +29,7 @@ import pyiceberg.catalog.memory
 import pytest
 from pyiceberg.catalog import Catalog, CatalogType, load_catalog
 
-from endive.catalog.pyiceberg import EndiveCatalog
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 
 MODES = {
     "directory": {"uri": "{place}/directory"},

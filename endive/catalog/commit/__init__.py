@@ -1,0 +1,1 @@
+"""Commits: from requirements and updates to rows, metadata files and manifests."""

@@ -1,0 +1,146 @@
+"""Metadata files in the background: the newest state of tables that changed, written by a thread.
+
+A table with `endive.metadata-json=background` is committed by its records alone. The thread writes its metadata file
+soon after, skipping states that were passed meanwhile, and then notes in the record which version the file shows. Until
+then the record goes on naming the file before. So a crash leaves a table whose file is behind its records: whoever
+loads or commits to it next, or calls `export_metadata`, has it written.
+
+The log of metadata files in a table holds only files that were written.
+"""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Condition, Thread
+from uuid import UUID
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import _update_table_metadata_log
+
+from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.model.keys import table_key
+from endive.catalog.model.names import Identifier, text_of
+from endive.catalog.model.transaction import Transaction, TransactionalStore
+from endive.catalog.operations import tables
+from endive.errors import NotInCatalogError
+from endive.protocol.requests import Steps
+
+PAUSE_S = 0.5
+"""Between rounds: a table that changes all the time gets a file so often, not one for each change."""
+
+PARALLEL_MAX = 16
+"""Tables whose files are written at the same time: over a remote store each takes three or four requests."""
+
+logger = logging.getLogger(__name__)
+
+
+def note_published(
+    tx: Transaction, identifier: Identifier, uuid: UUID, version: int, location: str, published: TableMetadata
+) -> Steps[bool]:
+    """Let a table's record name a metadata file; False if it names one that is as new, or is another table's."""
+    record = yield from tables.find_table(tx, identifier)
+    if record is None or record.uuid != uuid or record.metadata_version >= version:
+        return False
+    metadata = record.metadata.model_copy(update={"metadata_log": published.metadata_log})
+    new = replace(
+        record,
+        metadata=metadata,
+        metadata_location=location,
+        metadata_version=version,
+        metadata_unix_ms=published.last_updated_ms,
+    )
+    tx.put(table_key(identifier), new.encoded())
+    return True
+
+
+class Publisher:
+    """Writes metadata files of tables that are behind."""
+
+    def __init__(self, store: TransactionalStore, files: MetadataFiles, pause_s: float = PAUSE_S) -> None:
+        self.store = store
+        self.files = files
+        self._pause_s = pause_s
+        self._behind: set[Identifier] = set()
+        self._changed = Condition()
+        self._closed = False
+        self._thread: Thread | None = None
+
+    def remind(self, identifier: Identifier) -> None:
+        """Have a table's file written soon."""
+        with self._changed:
+            if not self._behind:  # who has something to do need not be woken by every commit
+                self._changed.notify_all()
+            self._behind.add(identifier)
+            if self._thread is None and not self._closed:
+                self._thread = Thread(target=self._run, name="endive-metadata", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Write what is behind, and stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        self._publish_all()
+
+    def publish(self, identifier: Identifier) -> str:
+        """Write the metadata file of a table's newest state if it is not there; return where it is."""
+
+        def look(tx: Transaction) -> Steps[tables.TableView]:
+            view = yield from tables.load_table(tx, identifier)
+            return view
+
+        view = self.store.read(look)
+        record, metadata = view.record, view.metadata
+        if not record.is_dirty:
+            return record.metadata_location
+        if record.metadata_location:
+            metadata = _update_table_metadata_log(metadata, record.metadata_location, record.metadata_unix_ms)
+        location = self.files.new_location(metadata, record.metadata_location)
+        self.files.write(metadata, location)
+        noted = self.store.transact(
+            lambda tx: note_published(tx, identifier, record.uuid, record.version, location, metadata)
+        )
+        if not noted:
+            self.files.delete(location)
+            return self.publish_again(identifier)
+        Catalog._delete_old_metadata(self.files.io(location), view.metadata, metadata)
+        return location
+
+    def publish_again(self, identifier: Identifier) -> str:
+        """Return where the file is that somebody else has written meanwhile."""
+
+        def look(tx: Transaction) -> Steps[str]:
+            record = yield from tables.require_table(tx, identifier)
+            return record.metadata_location
+
+        return self.store.read(look)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._behind)
+                if self._closed:
+                    return
+            self._publish_all()
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, timeout=self._pause_s)
+
+    def _publish_all(self) -> None:
+        with self._changed:
+            behind, self._behind = self._behind, set()
+        if not behind:
+            return
+        with ThreadPoolExecutor(min(len(behind), PARALLEL_MAX), thread_name_prefix="endive-metadata") as pool:
+            list(pool.map(self._publish_quietly, sorted(behind)))
+
+    def _publish_quietly(self, identifier: Identifier) -> None:
+        """Write a table's file if it can be written now; the records have everything, so it can wait."""
+        try:
+            self.publish(identifier)
+        except NotInCatalogError:
+            pass  # dropped or renamed since; under its new name it is found at the next load
+        except Exception:  # whatever it is, other tables' files must be written
+            logger.warning("the metadata file of %s is behind its records", text_of(identifier), exc_info=True)

@@ -1,0 +1,131 @@
+"""From a URL to a store, shared by all catalogs of a process that use it: each opening would replay the log.
+
+The store's objects are in `_endive/` below the URL, beside the tables. `memory://name` is one place for the process, as
+long as it lives. A bare `memory://` is a new place each time it is opened, under a name that nobody else has: those who
+only want a catalog to try something must not meet each other. Its objects go with the last catalog on it.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from urllib.parse import urlsplit
+
+from endive.catalog.model.transaction import TransactionalStore
+from endive.drivers.blocking import random_id
+from endive.errors import CatalogNotFoundError, ConfigurationError, StoreNotFoundError
+from endive.kv import SharedOptions, SharedStore
+from endive.objects import MemoryStore, ObjectStore, open_objects
+
+FOLDER = "_endive"
+MEMORY = "memory://"
+WRITER = "endive.writer"
+"""The property that says whether other processes may write, too."""
+SHARED, EXCLUSIVE = "shared", "exclusive"
+
+
+@dataclass
+class _Shared:
+    store: TransactionalStore
+    users: int
+    pid: int
+    writer: str
+
+
+_stores: dict[str, _Shared] = {}
+_memories: dict[str, ObjectStore] = {}
+_private: set[str] = set()
+"""Places in memory that were opened without a name."""
+_lock = Lock()
+"""Held for a moment, never during I/O."""
+_url_locks: dict[str, Lock] = {}
+"""Held while the store at a URL is opened or closed: who wants the same one waits, and nobody else does."""
+
+
+def _forget_locks() -> None:
+    """Begin anew in a forked process: a lock that another thread held has nobody there to release it."""
+    global _lock  # noqa: PLW0603 - it is what is shared
+    _lock = Lock()
+    _url_locks.clear()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
+
+
+def _lock_of(url: str) -> Lock:
+    with _lock:
+        return _url_locks.setdefault(url, Lock())
+
+
+def url_of(uri: str) -> str:
+    """Return a URL for what may be a path; without a slash at its end. Paths are not escaped, as in PyIceberg."""
+    if urlsplit(uri).scheme:
+        return uri.rstrip("/") if not uri.endswith("://") else uri
+    return f"file://{Path(uri).absolute()}"
+
+
+CREDENTIALS = {
+    "s3.access-key-id": "access_key_id",
+    "s3.secret-access-key": "secret_access_key",
+    "s3.session-token": "session_token",
+    "s3.region": "region",
+}
+"""PyIceberg's properties, and obstore's names of the same."""
+
+
+def place_of(uri: str) -> str:
+    """Return the URL of the place that a catalog's `uri` means: a new one in memory if it only says `memory://`."""
+    if uri != MEMORY:
+        return url_of(uri)
+    url = f"{MEMORY}{random_id()}"
+    _private.add(url)
+    return url
+
+
+def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
+    """Return the objects at a URL, reached with PyIceberg's properties."""
+    parts = urlsplit(url)
+    if parts.scheme == "memory":
+        return _memories.setdefault(url, MemoryStore())
+    settings = {theirs: properties[ours] for ours, theirs in CREDENTIALS.items() if ours in properties}
+    plain = parts.path if parts.scheme == "file" else url
+    return open_objects(plain, endpoint=properties.get("s3.endpoint"), settings=settings)
+
+
+def _open(url: str, properties: Mapping[str, str], create: bool, writer: str) -> TransactionalStore:
+    options = SharedOptions(exclusive=writer == EXCLUSIVE)
+    place = url if urlsplit(url).scheme == "memory" else f"{url}/{FOLDER}"
+    try:
+        return SharedStore(open_place(place, properties), options, create)
+    except StoreNotFoundError as error:
+        raise CatalogNotFoundError(url) from error
+
+
+def open_store(url: str, properties: Mapping[str, str], create: bool) -> TransactionalStore:
+    """Return the store at `url`, the one this process has or a new one. Give it back with `release_store`."""
+    writer = properties.get(WRITER)
+    with _lock_of(url):
+        shared = _stores.get(url)
+        if shared is None or shared.pid != os.getpid():  # after a fork, threads and connections are the parent's
+            opened = _open(url, properties, create, writer or SHARED)
+            shared = _stores[url] = _Shared(opened, 0, os.getpid(), writer or SHARED)
+        if writer not in (None, shared.writer):
+            raise ConfigurationError(
+                url, [f"{WRITER} is {writer}, but this process has the catalog open as {shared.writer}: close it first"]
+            )
+        shared.users += 1
+        return shared.store
+
+
+def release_store(url: str) -> None:
+    """Close the store if nobody else uses it."""
+    with _lock_of(url):
+        shared = _stores[url]
+        shared.users -= 1
+        if shared.users == 0:
+            del _stores[url]
+            shared.store.close()
+            if url in _private:
+                _private.remove(url)
+                del _memories[url]

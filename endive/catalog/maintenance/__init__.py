@@ -1,0 +1,1 @@
+"""Retention, expiry, orphan files, clean-up of expired rows, and the checker."""

@@ -1,0 +1,155 @@
+"""Looks at every row of a catalog by itself: can it be read, is it where it belongs, is there a table that it is of?"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from endive.catalog.model import keys
+from endive.catalog.model.file_rows import decoded_file
+from endive.catalog.model.names import Identifier, text_of
+from endive.catalog.model.records import CommitRecord, NamespaceRecord, SnapshotRecord, TableRecord, decoded_history
+from endive.catalog.model.transaction import Transaction
+from endive.catalog.operations.dropped_tables import DroppedTable
+from endive.errors import CorruptObjectError
+from endive.protocol.requests import Steps
+from endive.wording import counted
+
+T = TypeVar("T")
+Rows = tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong, and where: a row's key, a table, a file."""
+
+    place: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsReport:
+    """What was found."""
+
+    tables: list[Identifier]
+    """Those whose records can be read."""
+    findings: list[Finding]
+    leftovers: int
+    """Rows of dropped tables and expired snapshots that are still to be cleared: harmless."""
+
+
+def check_rows(tx: Transaction) -> Steps[RowsReport]:
+    """Look at every row by itself."""
+    spaces: dict[str, Rows] = {}
+    for space in (keys.NAMESPACES, keys.TABLES, keys.DROPPED, *BY_UUID):
+        spaces[space] = yield from tx.scan(space.encode())
+    answers = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
+    records, findings = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
+    findings += _read(
+        spaces[keys.NAMESPACES], NamespaceRecord.decoded, lambda one, _: keys.namespace_key(one.namespace)
+    )[1]
+    snapshots, unreadable = _read(spaces[keys.SNAPSHOTS], SnapshotRecord.decoded, _snapshot_key)
+    findings += unreadable
+    findings += _read(spaces[keys.HISTORY], decoded_history, lambda _, key: key)[1]
+    findings += _read(answers, CommitRecord.decoded, lambda _, key: key)[1]
+    findings += _read(spaces[keys.IMPORTED], bytes.decode, lambda _, key: key)[1]
+    findings += _read(
+        spaces[keys.FILES], decoded_file, lambda one, key: key if key.endswith(one.file.file_path.encode()) else b""
+    )[1]
+    dropped, unreadable = _read(spaces[keys.DROPPED], DroppedTable.decoded, lambda one, _: keys.dropped_key(one.uuid))
+    findings += unreadable
+    left = {str(one.uuid) for one in dropped}
+    unswept = {f"{record.uuid}/{one}" for record in records for one in record.unswept}
+    if len(records) == len(spaces[keys.TABLES]):  # else nobody can tell whose rows they are
+        known = {str(record.uuid) for record in records}
+        findings += [Finding(f"{keys.DROPPED}{uuid}", "a table that is there is marked so") for uuid in left & known]
+        findings += _strays(spaces, known | left)
+    if len(snapshots) == len(spaces[keys.SNAPSHOTS]):
+        rows = tuple(row for row in spaces[keys.FILES] if not _is_leftover(row[0], left, unswept))
+        findings += _strays_of_snapshots(rows, snapshots)
+    leftovers = sum(_uuid_of(key, space) in left for space in BY_UUID for key, _ in spaces[space])
+    leftovers += sum(_is_leftover(key, set(), unswept) for key, _ in spaces[keys.FILES])
+    return RowsReport([record.identifier for record in records], findings + _shared_uuids(records), leftovers)
+
+
+BY_UUID = (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.IMPORTED)
+
+
+def _uuid_of(key: bytes, space: str) -> str:
+    return _text(key).removeprefix(space).partition("/")[0]
+
+
+def _snapshot_key(one: SnapshotRecord, _: bytes) -> bytes:
+    return keys.snapshot_key(one.table_uuid, one.snapshot.snapshot_id)
+
+
+def _read(
+    rows: Rows, decode: Callable[[bytes], T], key_of: Callable[[T, bytes], bytes]
+) -> tuple[list[T], list[Finding]]:
+    """Return the records that can be read, and the findings of the others; `key_of` says where one should be."""
+    good: list[T] = []
+    findings = []
+    for key, body in rows:
+        try:
+            record = decode(body)
+            expected = key_of(record, key)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+            findings.append(Finding(_text(key), f"the row cannot be read: {words_of(error)}"))
+            continue
+        good.append(record)
+        if expected != key:
+            findings.append(Finding(_text(key), f"the row belongs elsewhere: {_text(expected) or 'to another file'}"))
+    return good, findings
+
+
+def _is_leftover(key: bytes, dropped: set[str], unswept: set[str]) -> bool:
+    """Whether a file's row is of a dropped table, or of a snapshot that has expired."""
+    uuid, snapshot_id = _text(key).removeprefix(keys.FILES).split("/")[:2]
+    return uuid in dropped or f"{uuid}/{snapshot_id}" in unswept
+
+
+def _strays(spaces: Mapping[str, Rows], known: set[str]) -> list[Finding]:
+    """Rows of tables that are not there, by keyspace and table."""
+    found: dict[str, int] = {}
+    for space in BY_UUID:
+        for key, _ in spaces[space]:
+            uuid = _uuid_of(key, space)
+            if uuid not in known:
+                found[f"{space}{uuid}/"] = found.get(f"{space}{uuid}/", 0) + 1
+    return [Finding(place, f"{counted(rows, 'row')} of a table that is not there") for place, rows in found.items()]
+
+
+def _strays_of_snapshots(rows: Rows, snapshots: Iterable[SnapshotRecord]) -> list[Finding]:
+    """Rows of files whose snapshots are not there, by snapshot."""
+    known = {f"{one.table_uuid}/{one.snapshot.snapshot_id}" for one in snapshots}
+    found: dict[str, int] = {}
+    for key, _ in rows:
+        uuid, snapshot_id = _text(key).removeprefix(keys.FILES).split("/")[:2]
+        if f"{uuid}/{snapshot_id}" not in known:
+            place = f"{keys.FILES}{uuid}/{snapshot_id}/"
+            found[place] = found.get(place, 0) + 1
+    words = "of a snapshot that is not there"
+    return [Finding(place, f"{counted(count, 'row')} {words}") for place, count in found.items()]
+
+
+def _shared_uuids(records: Iterable[TableRecord]) -> list[Finding]:
+    names: dict[str, list[str]] = {}
+    for record in records:
+        names.setdefault(str(record.uuid), []).append(text_of(record.identifier))
+    return [
+        Finding(" and ".join(shared), f"have the same uuid {uuid}, and so the same rows")
+        for uuid, shared in names.items()
+        if len(shared) > 1
+    ]
+
+
+def _text(key: bytes) -> str:
+    return key.decode(errors="backslashreplace")
+
+
+def words_of(error: BaseException) -> str:
+    """Return what an error says, in one line; of a record that cannot be read, what was wrong inside."""
+    inner = error.__cause__ or error if isinstance(error, CorruptObjectError) else error
+    return f"{type(inner).__name__}: {inner}".splitlines()[0]

@@ -1,0 +1,1 @@
+"""Names, keys and records: the rows that a catalog keeps, as values."""

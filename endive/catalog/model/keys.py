@@ -1,0 +1,141 @@
+"""Where records are: one function for each kind of key.
+
+    __catalog                                    the catalog itself
+    __namespaces/{namespace}                     a namespace
+    __tables/{namespace}/{table}                 a table
+    __snapshots/{uuid}/{snapshot id}             a snapshot of a table
+    __history/{uuid}/{number}                    when which snapshot became current
+    __files/{uuid}/{snapshot id}/{path}          a file that a snapshot added, removed or took over
+    __commits/{uuid}/id/{commit id}              what a commit answered, to answer a repeat
+    __commits/{uuid}/version/{version}           the commit id of a version, so that old ones can be forgotten
+    __imported/{uuid}                            a table that was registered: the metadata file it came by
+    __dropped/{uuid}                             a table that was dropped, until its rows are cleared
+
+Snapshots and files go by the table's uuid, so that a rename writes one record. The levels of a namespace are joined
+by dots, and everything in a name but letters, digits, `_`, `-` and `~` is written as in URLs (`%2E` for a dot): keys
+are readable, names may hold any character, and no two names share a key or the start of one.
+"""
+
+from functools import lru_cache
+from urllib.parse import quote, unquote
+from uuid import UUID
+
+from endive.catalog.model.names import Identifier
+
+CATALOG = b"__catalog"
+NAMESPACES = "__namespaces/"
+TABLES = "__tables/"
+SNAPSHOTS = "__snapshots/"
+HISTORY = "__history/"
+FILES = "__files/"
+COMMITS = "__commits/"
+IMPORTED = "__imported/"
+DROPPED = "__dropped/"
+
+
+@lru_cache(maxsize=4096)
+def escaped(text: str) -> str:
+    """Return `text` without slashes and dots, readable where it can be."""
+    return quote(text, safe="").replace(".", "%2E")
+
+
+def _joined(namespace: Identifier) -> str:
+    return ".".join(escaped(level) for level in namespace)
+
+
+def _split(text: str) -> Identifier:
+    return tuple(unquote(level) for level in text.split("."))
+
+
+def namespace_key(namespace: Identifier) -> bytes:
+    """Return the key of a namespace's record."""
+    return (NAMESPACES + _joined(namespace)).encode()
+
+
+def namespaces_below(namespace: Identifier) -> bytes:
+    """Return the prefix of the namespaces inside one, at any depth; of all namespaces for `()`."""
+    return (NAMESPACES + (_joined(namespace) + "." if namespace else "")).encode()
+
+
+def namespace_from(key: bytes) -> Identifier:
+    """Return the namespace whose key this is."""
+    return _split(key.decode().removeprefix(NAMESPACES))
+
+
+@lru_cache(maxsize=4096)
+def table_key(identifier: Identifier) -> bytes:
+    """Return the key of a table's record."""
+    return (f"{TABLES}{_joined(identifier[:-1])}/" + escaped(identifier[-1])).encode()
+
+
+def tables_in(namespace: Identifier) -> bytes:
+    """Return the prefix of the tables of a namespace; those of its inner namespaces do not start so."""
+    return f"{TABLES}{_joined(namespace)}/".encode()
+
+
+def tables_below(namespace: Identifier) -> bytes:
+    """Return the prefix of the tables in the namespaces inside one; of all tables for `()`."""
+    return (TABLES + (_joined(namespace) + "." if namespace else "")).encode()
+
+
+def table_from(key: bytes) -> Identifier:
+    """Return the table whose key this is."""
+    namespace, _, table = key.decode().removeprefix(TABLES).partition("/")
+    return (*_split(namespace), unquote(table))
+
+
+@lru_cache(maxsize=4096)
+def snapshots_of(uuid: UUID) -> bytes:
+    """Return the prefix of a table's snapshots."""
+    return f"{SNAPSHOTS}{uuid}/".encode()
+
+
+def snapshot_key(uuid: UUID, snapshot_id: int) -> bytes:
+    """Return the key of a snapshot's record."""
+    return snapshots_of(uuid) + str(snapshot_id).encode()
+
+
+def history_of(uuid: UUID) -> bytes:
+    """Return the prefix of a table's history, which sorts as it happened."""
+    return f"{HISTORY}{uuid}/".encode()
+
+
+def history_key(uuid: UUID, number: int) -> bytes:
+    """Return the key of one entry of the history."""
+    return history_of(uuid) + f"{number:020d}".encode()
+
+
+def files_of(uuid: UUID, snapshot_id: int | None = None) -> bytes:
+    """Return the prefix of a table's files, or of those that one snapshot changed."""
+    return (f"{FILES}{uuid}/" + ("" if snapshot_id is None else f"{snapshot_id}/")).encode()
+
+
+def file_key(uuid: UUID, snapshot_id: int, path: str) -> bytes:
+    """Return the key of a file's record; paths hold slashes, and are the end of the key."""
+    return files_of(uuid, snapshot_id) + path.encode()
+
+
+@lru_cache(maxsize=4096)
+def commits_of(uuid: UUID) -> bytes:
+    """Return the prefix of what is remembered of a table's commits."""
+    return f"{COMMITS}{uuid}/".encode()
+
+
+def commit_key(uuid: UUID, commit_id: str) -> bytes:
+    """Return the key under which a commit's answer is remembered."""
+    return commits_of(uuid) + f"id/{escaped(commit_id)}".encode()
+
+
+def commit_version_key(uuid: UUID, version: int) -> bytes:
+    """Return the key that tells which commit made a version."""
+    return commits_of(uuid) + f"version/{version:020d}".encode()
+
+
+def imported_key(uuid: UUID) -> bytes:
+    """Return the key that tells which metadata file a table was registered by."""
+    return f"{IMPORTED}{uuid}".encode()
+
+
+def dropped_key(uuid: UUID) -> bytes:
+    """Return the key of the mark that a dropped table leaves."""
+    return f"{DROPPED}{uuid}".encode()

@@ -1,0 +1,1 @@
+"""Transaction functions on namespaces, tables and refs. No I/O, no clock."""

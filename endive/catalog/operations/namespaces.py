@@ -1,0 +1,115 @@
+"""Works on namespaces.
+
+A namespace exists if it has a record, or if a namespace or a table inside it does: `create` of `a.b` makes `a` exist,
+as in PyIceberg's SQL catalog. It can be dropped when it holds neither tables nor namespaces.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from endive.catalog.model.keys import (
+    namespace_from,
+    namespace_key,
+    namespaces_below,
+    table_from,
+    tables_below,
+    tables_in,
+)
+from endive.catalog.model.names import Identifier, text_of
+from endive.catalog.model.records import NamespaceRecord
+from endive.catalog.model.transaction import Transaction
+from endive.errors import AlreadyInCatalogError, NamespaceNotEmptyError, NotInCatalogError
+from endive.protocol.requests import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class PropertiesChange:
+    """Which keys a change of properties removed, set, and did not find to remove."""
+
+    removed: tuple[str, ...]
+    updated: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def namespace_exists(tx: Transaction, namespace: Identifier) -> Steps[bool]:
+    """Whether there is such a namespace."""
+    if (yield from tx.get(namespace_key(namespace))) is not None:
+        return True
+    for prefix in (namespaces_below(namespace), tables_in(namespace), tables_below(namespace)):
+        rows = yield from tx.scan(prefix)
+        if rows:
+            return True
+    return False
+
+
+def require_namespace(tx: Transaction, namespace: Identifier) -> Steps[None]:
+    """Raise if there is no such namespace."""
+    exists = yield from namespace_exists(tx, namespace)
+    if not exists:
+        raise NotInCatalogError("Namespace", text_of(namespace))
+
+
+def create_namespace(
+    tx: Transaction, namespace: Identifier, properties: Mapping[str, str], creation_id: str
+) -> Steps[None]:
+    """Create a namespace; one that exists only because something is inside gets a record, and its properties."""
+    body = yield from tx.get(namespace_key(namespace))
+    if body is not None and NamespaceRecord.decoded(body).creation_id == creation_id:
+        return  # an earlier try of this very work, whose answer was lost
+    exists = yield from namespace_exists(tx, namespace)
+    if exists:
+        raise AlreadyInCatalogError("Namespace", text_of(namespace))
+    tx.put(namespace_key(namespace), NamespaceRecord(namespace, dict(properties), creation_id).encoded())
+
+
+def drop_namespace(tx: Transaction, namespace: Identifier) -> Steps[None]:
+    """Drop an empty namespace."""
+    yield from require_namespace(tx, namespace)
+    tables = yield from tx.scan(tables_in(namespace))
+    inner = yield from namespaces_in(tx, namespace)
+    if tables or inner:
+        raise NamespaceNotEmptyError(text_of(namespace), len(tables), len(inner))
+    tx.delete(namespace_key(namespace))
+
+
+def namespaces_in(tx: Transaction, namespace: Identifier) -> Steps[tuple[Identifier, ...]]:
+    """Return the namespaces directly inside one, or the outermost for `()`."""
+    depth = len(namespace) + 1
+    records = yield from tx.scan(namespaces_below(namespace))
+    tables = yield from tx.scan(tables_below(namespace))
+    found = {namespace_from(key)[:depth] for key, _ in records}
+    found |= {table_from(key)[:-1][:depth] for key, _ in tables}
+    return tuple(sorted(found))
+
+
+def list_namespaces(tx: Transaction, namespace: Identifier) -> Steps[tuple[Identifier, ...]]:
+    """Return the namespaces directly inside one that exists, or the outermost for `()`."""
+    if namespace:
+        yield from require_namespace(tx, namespace)
+    found = yield from namespaces_in(tx, namespace)
+    return found
+
+
+def namespace_properties(tx: Transaction, namespace: Identifier) -> Steps[dict[str, str]]:
+    """Return a namespace's properties; none for one that exists only because something is inside."""
+    body = yield from tx.get(namespace_key(namespace))
+    if body is not None:
+        return dict(NamespaceRecord.decoded(body).properties)
+    yield from require_namespace(tx, namespace)
+    return {}
+
+
+def update_namespace_properties(
+    tx: Transaction, namespace: Identifier, removals: frozenset[str], updates: Mapping[str, str], creation_id: str
+) -> Steps[PropertiesChange]:
+    """Remove and set properties of a namespace."""
+    old = yield from namespace_properties(tx, namespace)
+    body = yield from tx.get(namespace_key(namespace))
+    new = {key: value for key, value in old.items() if key not in removals} | dict(updates)
+    kept_id = NamespaceRecord.decoded(body).creation_id if body is not None else creation_id
+    tx.put(namespace_key(namespace), NamespaceRecord(namespace, new, kept_id).encoded())
+    return PropertiesChange(
+        removed=tuple(sorted(removals & old.keys())),
+        updated=tuple(sorted(updates)),
+        missing=tuple(sorted(removals - old.keys())),
+    )

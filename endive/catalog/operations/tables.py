@@ -1,0 +1,179 @@
+"""Works on tables as a whole: find, create, drop, rename, list.
+
+A table's row is under its name, all its other rows under its uuid. So a rename moves one row, and a table that is
+created under the name of a dropped one shares nothing with it. Who holds an old name finds nothing there, or a table
+with another uuid; commits carry the uuid they mean, and fail.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import SnapshotLogEntry
+
+from endive.catalog.model.keys import (
+    TABLES,
+    dropped_key,
+    history_of,
+    imported_key,
+    snapshot_key,
+    snapshots_of,
+    table_from,
+    table_key,
+    tables_in,
+)
+from endive.catalog.model.names import Identifier, text_of
+from endive.catalog.model.records import SnapshotRecord, TableRecord, decoded_history
+from endive.catalog.model.transaction import Transaction
+from endive.catalog.operations.dropped_tables import DroppedTable, require_cleared
+from endive.catalog.operations.namespaces import require_namespace
+from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
+from endive.protocol.requests import Steps
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table at one version, with as much of its past as was asked for."""
+
+    record: TableRecord
+    snapshots: tuple[SnapshotRecord, ...]
+    history: tuple[tuple[bytes, SnapshotLogEntry], ...]
+    """Lines of history with their keys."""
+
+    @cached_property
+    def metadata(self) -> TableMetadata:
+        """Iceberg's table metadata, with the snapshots and the history of this view. Shared: change nothing in it."""
+        if not self.snapshots and not self.history:
+            return self.record.metadata
+        past = {
+            "snapshots": [one.snapshot for one in self.snapshots],
+            "snapshot_log": [entry for _, entry in self.history],
+        }
+        return self.record.metadata.model_copy(update=past)
+
+
+def find_table(tx: Transaction, identifier: Identifier) -> Steps[TableRecord | None]:
+    """Return a table's record; None if there is no such table."""
+    body = yield from tx.get(table_key(identifier))
+    return None if body is None else TableRecord.decoded(body)
+
+
+def require_table(tx: Transaction, identifier: Identifier, hint: str = "") -> Steps[TableRecord]:
+    """Return a table's record, or raise."""
+    record = yield from find_table(tx, identifier)
+    if record is None:
+        raise NotInCatalogError("Table", text_of(identifier), hint)
+    return record
+
+
+def imported_from(tx: Transaction, uuid: UUID) -> Steps[str | None]:
+    """Return the metadata file that a table was registered by; None if it was created here, or long ago."""
+    body = yield from tx.get(imported_key(uuid))
+    return None if body is None else body.decode()
+
+
+def table_exists(tx: Transaction, identifier: Identifier) -> Steps[bool]:
+    """Whether there is such a table."""
+    body = yield from tx.get(table_key(identifier))
+    return body is not None
+
+
+def load_table(tx: Transaction, identifier: Identifier) -> Steps[TableView]:
+    """Return a table with its whole past."""
+    record = yield from require_table(tx, identifier)
+    view = yield from whole_view(tx, record)
+    return view
+
+
+def whole_view(tx: Transaction, record: TableRecord) -> Steps[TableView]:
+    """Return the view of a table with all its snapshots and all its history."""
+    if not record.snapshots_made and not record.history_length:
+        return TableView(record, (), ())  # a table that nobody has written to has nothing to look for
+    rows = yield from tx.scan(snapshots_of(record.uuid))
+    lines = yield from tx.scan(history_of(record.uuid))
+    snapshots = sorted((SnapshotRecord.decoded(body) for _, body in rows), key=lambda one: one.ordinal)
+    return TableView(record, tuple(snapshots), tuple((key, decoded_history(body)) for key, body in lines))
+
+
+def partial_view(tx: Transaction, record: TableRecord, snapshot_ids: Iterable[int]) -> Steps[TableView]:
+    """Return the view of a table with those of the snapshots that exist, and without history."""
+    found = []
+    for snapshot_id in sorted(set(snapshot_ids)):
+        body = yield from tx.get(snapshot_key(record.uuid, snapshot_id))
+        if body is not None:
+            found.append(SnapshotRecord.decoded(body))
+    return TableView(record, tuple(sorted(found, key=lambda one: one.ordinal)), ())
+
+
+def list_tables(tx: Transaction, namespace: Identifier) -> Steps[tuple[Identifier, ...]]:
+    """Return the tables of a namespace that exists."""
+    yield from require_namespace(tx, namespace)
+    rows = yield from tx.scan(tables_in(namespace))
+    return tuple(table_from(key) for key, _ in rows)
+
+
+def create_table(
+    tx: Transaction,
+    rows: tuple[tuple[bytes, bytes], ...],
+    record: TableRecord,
+    has_new_uuid: bool,
+    is_repeat: bool,
+) -> Steps[None]:
+    """Create a table from its rows, its record among them. `is_repeat`: an earlier try's answer was lost."""
+    yield from require_namespace(tx, record.identifier[:-1])
+    there = yield from find_table(tx, record.identifier)
+    if there is not None and is_repeat and there.uuid == record.uuid:
+        return
+    if there is not None:
+        raise AlreadyInCatalogError("Table", text_of(record.identifier))
+    if not has_new_uuid:
+        yield from _require_new_uuid(tx, record.uuid)
+        yield from require_cleared(tx, record.uuid)
+    for key, value in rows:
+        tx.put(key, value)
+
+
+def _require_new_uuid(tx: Transaction, uuid: UUID) -> Steps[None]:
+    """Raise if a table of this uuid is in the catalog: two names would share its rows, and each lose the other's."""
+    rows = yield from tx.scan(TABLES.encode())
+    for _, body in rows:
+        record = TableRecord.decoded(body)
+        if record.uuid == uuid:
+            raise AlreadyInCatalogError("Table", f"{text_of(record.identifier)}, with the same uuid {uuid}")
+
+
+def drop_table(
+    tx: Transaction, identifier: Identifier, uuid: UUID | None, version: int | None = None, purge: bool = False
+) -> Steps[TableRecord]:
+    """Remove a table and return what it was; its other rows are cleared later, and with `purge` its files deleted.
+
+    `uuid`, `version`: only if it is this very table, at this one.
+    """
+    record = yield from require_table(tx, identifier)
+    if uuid is not None and record.uuid != uuid:
+        raise NotInCatalogError("Table", text_of(identifier), "another table has this name now")
+    if version is not None and record.version != version:
+        problem = f"it is being written: version {version} was to be dropped, and it is at {record.version} now"
+        raise CommitConflictError(text_of(identifier), f"{problem}; stop its writers, then drop it")
+    tx.put(dropped_key(record.uuid), DroppedTable(record, purge).encoded())
+    tx.delete(table_key(identifier))
+    return record
+
+
+def rename_table(tx: Transaction, source: Identifier, target: Identifier, uuid: UUID | None) -> Steps[UUID]:
+    """Move a table to another name, in the same namespace or another; return its uuid.
+
+    `uuid`: what an earlier try of this rename found, whose answer was lost.
+    """
+    yield from require_namespace(tx, target[:-1])
+    there = yield from find_table(tx, target)
+    if there is not None and there.uuid == uuid:
+        return there.uuid
+    record = yield from require_table(tx, source)
+    if there is not None:
+        raise AlreadyInCatalogError("Table", text_of(target))
+    tx.delete(table_key(source))
+    tx.put(table_key(target), replace(record, identifier=target).encoded())
+    return record.uuid

@@ -1,0 +1,323 @@
+"""The plug-in: PyIceberg's Catalog on a KVCatalog.
+
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog("lake", **{
+        "py-catalog-impl": "endive.catalog.pyiceberg.EndiveCatalog",
+        "uri": "s3://bucket/path",
+    })
+
+Properties: `uri` (where the catalog is; a bare `memory://` is a new one each time), `warehouse` (where tables go; if
+not given, what the catalog was created with, or the uri), those of `endive.catalog.settings` such as `endive.create`
+(whether a catalog is made where there is none: `true` unless said otherwise, since PyIceberg's users have no other
+place to say it); and PyIceberg's own for files (`s3.endpoint`, …).
+
+Names and errors are PyIceberg's, with its wording where its tests look at it. An unknown outcome is
+`CommitStateUnknownException`, after which PyIceberg deletes nothing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
+
+from pyiceberg.catalog import MetastoreCatalog, PropertiesUpdateSummary
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.exceptions import NamespaceNotEmptyError as IcebergNamespaceNotEmptyError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties, Transaction
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequirement, TableUpdate
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.view import View
+
+from endive.catalog.catalog import KVCatalog
+from endive.catalog.commit.changes import TableChange
+from endive.catalog.connection import MEMORY
+from endive.catalog.model.names import identifier_of
+from endive.catalog.pyiceberg.table import EndiveTable, requirements_of
+from endive.catalog.settings import COMMIT_ID, CREATE, require_known
+from endive.catalog.table_catalog import LoadedTable
+from endive.drivers.blocking import random_id
+from endive.errors import (
+    AlreadyInCatalogError,
+    CommitConflictError,
+    ConfigurationError,
+    NamespaceNotEmptyError,
+    NotInCatalogError,
+    OutcomeUnknownError,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@contextmanager
+def _as_pyiceberg(missing: Callable[[NotInCatalogError], str] = str) -> Iterator[None]:
+    """Raise PyIceberg's errors instead of ours. `missing`: how it says here that something does not exist."""
+    try:
+        yield
+    except NotInCatalogError as error:
+        kind = NoSuchNamespaceError if error.kind == "Namespace" else NoSuchTableError
+        raise kind(missing(error)) from error
+    except AlreadyInCatalogError as error:
+        taken = NamespaceAlreadyExistsError if error.kind == "Namespace" else TableAlreadyExistsError
+        raise taken(f"{error.kind} {error.name} already exists") from error
+    except NamespaceNotEmptyError as error:
+        raise IcebergNamespaceNotEmptyError(str(error)) from error
+    except CommitConflictError as error:
+        raise CommitFailedException(str(error)) from error
+    except OutcomeUnknownError as error:
+        raise CommitStateUnknownException(str(error)) from error
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+
+
+def _has_no_properties(error: NotInCatalogError) -> str:
+    return f"Namespace {error.name} does not exists"
+
+
+class EndiveCatalog(MetastoreCatalog):
+    """An Iceberg catalog that needs nothing but a bucket. `kv` is the KVCatalog behind it, which can do more."""
+
+    kv: KVCatalog
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        uri = properties.get("uri")
+        if not uri:
+            raise NoSuchPropertyException("the property `uri` is missing: a bucket (s3://bucket/path) or a directory")
+        with _as_pyiceberg():
+            require_known(properties, "catalog", uri)
+        create = str(properties.get(CREATE, "true")).lower() == "true"
+        self.kv = KVCatalog.open(uri, properties.get("warehouse"), _file_properties(properties), create)
+        if uri == MEMORY:
+            self.properties["uri"] = self.kv.url  # by which a copy of this catalog finds the same place
+
+    @classmethod
+    def on(cls, kv: KVCatalog, name: str = "endive") -> Self:
+        """Return the plug-in on a catalog that is open already, on a store of the caller's; such a one has no URL."""
+        catalog = cls.__new__(cls)
+        MetastoreCatalog.__init__(catalog, name, **{"warehouse": kv.warehouse, **kv.properties})
+        catalog.kv = kv
+        return catalog
+
+    def close(self) -> None:
+        self.kv.close()
+
+    def commit_transactions(self, transactions: Sequence[Transaction], commit_id: str | None = None) -> None:
+        """Commit PyIceberg's transactions on several tables at once: all or none. They must not be used afterwards.
+
+        Appends that lost a race are put on top of what won; anything else that conflicts fails the whole commit, and
+        is not retried. `commit_id`: as in `KVCatalog.commit`.
+        """
+        changes = [
+            TableChange(
+                one._table.name(),
+                (*requirements_of(one), AssertTableUUID(uuid=one.table_metadata.table_uuid)),
+                one._updates,
+            )
+            for one in transactions
+        ]
+        with _as_pyiceberg():
+            loaded = self.kv.commit_and_load(changes, commit_id)
+        for one, table in zip(transactions, loaded, strict=True):
+            one._table.metadata, one._table.metadata_location = table.metadata, table.metadata_location
+
+    def create_tables(self) -> None:
+        """Do nothing: the catalog is there once it is open. PyIceberg's SQL catalog has a method of this name."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"name": self.name, "properties": self.properties}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["name"], **state["properties"])  # type: ignore[misc]
+
+    # Tables.
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: "Schema | pa.Schema",
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        name = _table_to_create(identifier)
+        converted = self._convert_schema_if_needed(schema, _format_version(properties))
+        with _as_pyiceberg():
+            return self._table(
+                self.kv.create_table(name, converted, location, partition_spec, sort_order, dict(properties))
+            )
+
+    def _create_staged_table(
+        self,
+        identifier: str | Identifier,
+        schema: "Schema | pa.Schema",
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> StagedTable:
+        name, uuid = _table_to_create(identifier), UUID(random_id())
+        converted = self._convert_schema_if_needed(schema, _format_version(properties))
+        with _as_pyiceberg():
+            require_known(properties, "table", ".".join(name))
+            place = self.kv.location_for(name, uuid, location)
+        metadata = new_table_metadata(converted, partition_spec, sort_order, place, dict(properties), uuid)
+        metadata_location = self.kv.files.new_location(metadata, "")
+        io = self._load_file_io(metadata.properties, metadata_location)
+        return StagedTable(name, metadata, metadata_location, io, self)
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        if overwrite:
+            raise NotImplementedError("`overwrite` isn't supported: drop the table, then register it")
+        with _as_pyiceberg():
+            return self._table(self.kv.register_table(_table_to_create(identifier), metadata_location))
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        with _as_pyiceberg():
+            return self._table(self.kv.load_table(_existing_table(identifier)))
+
+    def table_exists(self, identifier: str | Identifier) -> bool:
+        name = identifier_of(identifier)
+        return _is_table_name(name) and self.kv.table_exists(name)
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        with _as_pyiceberg():
+            self.kv.drop_table(_existing_table(identifier))
+
+    def purge_table(self, identifier: str | Identifier) -> None:
+        with _as_pyiceberg():
+            self.kv.drop_table(_existing_table(identifier), purge=True)
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        source, target = _existing_table(from_identifier), _table_to_create(to_identifier)
+        with _as_pyiceberg(lambda error: str(replace(error, name=source[-1]) if error.kind == "Table" else error)):
+            return self._table(self.kv.rename_table(source, target))
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        with _as_pyiceberg():
+            return self.kv.list_tables(_namespace(namespace))
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        change = TableChange(table.name(), tuple(requirements), tuple(updates))
+        with _as_pyiceberg():
+            (committed,) = self.kv.commit_and_load([change], _commit_id(updates))
+        return CommitTableResponse(metadata=committed.metadata, metadata_location=committed.metadata_location)
+
+    def _table(self, loaded: LoadedTable) -> Table:
+        return EndiveTable(
+            identifier=loaded.identifier,
+            metadata=loaded.metadata,
+            metadata_location=loaded.metadata_location,
+            io=self._load_file_io(loaded.metadata.properties, loaded.metadata_location),
+            catalog=self,
+        )
+
+    # Namespaces.
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        with _as_pyiceberg():
+            self.kv.create_namespace(_namespace(namespace), properties or {"exists": "true"})  # as in its SQL catalog
+
+    def drop_namespace(self, namespace: str | Identifier) -> None:
+        with _as_pyiceberg():
+            self.kv.drop_namespace(_namespace(namespace))
+
+    def namespace_exists(self, namespace: str | Identifier) -> bool:
+        with _as_pyiceberg():
+            return self.kv.namespace_exists(_namespace(namespace))
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        with _as_pyiceberg():
+            return self.kv.list_namespaces(_namespace(namespace) if namespace else ())
+
+    def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
+        with _as_pyiceberg(_has_no_properties):
+            return self.kv.namespace_properties(_namespace(namespace))
+
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
+    ) -> PropertiesUpdateSummary:
+        self._check_for_overlap(removals, updates)
+        with _as_pyiceberg(_has_no_properties):
+            change = self.kv.update_namespace_properties(_namespace(namespace), removals, updates)
+        return PropertiesUpdateSummary(list(change.removed), list(change.updated), list(change.missing))
+
+    # Views: none, as in PyIceberg's own catalogs without a server.
+
+    def list_views(self, namespace: str | Identifier) -> list[Identifier]:
+        raise NotImplementedError("views are not supported")
+
+    def view_exists(self, identifier: str | Identifier) -> bool:
+        raise NotImplementedError("views are not supported")
+
+    def load_view(self, identifier: str | Identifier) -> View:
+        raise NotImplementedError("views are not supported")
+
+    def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
+        raise NotImplementedError("views are not supported")
+
+    def drop_view(self, identifier: str | Identifier) -> None:
+        raise NotImplementedError("views are not supported")
+
+
+def _file_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if key not in {"py-catalog-impl", "uri", CREATE}}
+
+
+def _commit_id(updates: tuple[TableUpdate, ...]) -> str | None:
+    """Return the id that the caller gave the commit, if there is one: PyIceberg's interface has no place for it."""
+    for update in updates:
+        if isinstance(update, AddSnapshotUpdate) and update.snapshot.summary is not None:
+            found: str | None = update.snapshot.summary.additional_properties.get(COMMIT_ID)
+            return found
+    return None
+
+
+def _format_version(properties: Properties) -> Any:  # noqa: ANN401 - PyIceberg's literal type
+    return int(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
+
+
+def _is_table_name(name: Identifier) -> bool:
+    return len(name) > 1 and all(level.strip() for level in name)
+
+
+def _existing_table(identifier: str | Identifier) -> Identifier:
+    name = identifier_of(identifier)
+    if len(name) == 1:
+        error = NoSuchTableError("Empty namespace identifier")
+        error.add_note(f"A table's name has a namespace, as in `namespace.{name[0]}`.")
+        raise error
+    if not _is_table_name(name):
+        raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}; a name has no empty level")
+    return name
+
+
+def _table_to_create(identifier: str | Identifier) -> Identifier:
+    name = identifier_of(identifier)
+    if not _is_table_name(name):
+        raise NoSuchNamespaceError(f"A table's name has a namespace and no empty level: {'.'.join(name)}")
+    return name
+
+
+def _namespace(namespace: str | Identifier) -> Identifier:
+    name = identifier_of(namespace)
+    if not name or not all(level.strip() for level in name):
+        raise NoSuchNamespaceError(f"A namespace has a name and no empty level: {'.'.join(name)!r}")
+    return name

@@ -1,0 +1,1 @@
+"""The write-ahead log: claiming an epoch, fencing, appending, replaying."""

@@ -1,0 +1,89 @@
+"""A consistent view in this process: rows in memory over the runs of one manifest."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from endive.drivers.blocking import BlockingDriver
+from endive.errors import MissingObjectError, ViewExpiredError
+from endive.kv.log.opening import Group
+from endive.kv.log.write_queue import Row
+from endive.kv.manifest import StoreManifest
+from endive.kv.sst.format import BLOCK_BYTES, Rows
+from endive.kv.sst.lookup import find_in_runs, overlapping, rows_in_range
+from endive.kv.sst.merge import KeyRange, key_ranges, merge
+from endive.kv.sst.reading import TableCache, load_index
+
+SCAN_BYTES = 1 << 20
+"""How much a scan reads at a time, before compression."""
+
+
+class ReadView:
+    """What one scan or one checkpoint sees. It does not change, whatever is written meanwhile."""
+
+    def __init__(self, manifest: StoreManifest, memory: Rows, driver: BlockingDriver, cache: TableCache) -> None:
+        self.manifest = manifest
+        self._memory = memory
+        self._driver = driver
+        self._cache = cache
+
+    @classmethod
+    def of_groups(
+        cls, manifest: StoreManifest, groups: Sequence[Group], driver: BlockingDriver, cache: TableCache
+    ) -> "ReadView":
+        """Return the view of a manifest and the WAL groups that follow it."""
+        return cls(manifest, merge((group.rows for group in groups), keep_tombstones=True), driver, cache)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`; None if it has none."""
+        place = bisect_left(self._memory.keys, key)
+        if place < len(self._memory.keys) and self._memory.keys[place] == key:
+            return self._memory.values[place]
+        row = self._driver.run(find_in_runs(self.manifest.runs, key, self._cache))
+        return None if row is None else row.value
+
+    def scan(self, start: bytes | None = None, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values in order, from `start` on, up to but without `end`.
+
+        `ViewExpiredError` if the scan takes so long that its files were collected.
+        """
+        wanted = KeyRange(start, end)
+        ssts = overlapping(self.manifest.runs, wanted)
+        try:
+            indexes = [self._driver.run(load_index(sst, self._cache)) for sst in ssts]
+            cuts = key_ranges([index for index in indexes if index is not None], SCAN_BYTES, BLOCK_BYTES)
+            for keys in _within(cuts, wanted):
+                yield from self._rows(keys)
+        except MissingObjectError as error:
+            raise ViewExpiredError(error.path) from error
+
+    def _rows(self, keys: KeyRange) -> Iterator[tuple[bytes, bytes]]:
+        stored = self._driver.run(rows_in_range(overlapping(self.manifest.runs, keys), keys, self._cache))
+        low = 0 if keys.start is None else bisect_left(self._memory.keys, keys.start)
+        high = len(self._memory.keys) if keys.end is None else bisect_left(self._memory.keys, keys.end)
+        if low < high:
+            memory = Rows(self._memory.keys[low:high], self._memory.values[low:high], self._memory.seqs[low:high])
+            stored = merge((stored, memory), keep_tombstones=True)
+        for key, value in zip(stored.keys, stored.values, strict=True):
+            if value is not None:
+                yield key, value
+
+
+def _within(cuts: tuple[KeyRange, ...], wanted: KeyRange) -> Iterator[KeyRange]:
+    """Yield the parts of the ranges that are wanted."""
+    for keys in cuts:
+        start = max((key for key in (keys.start, wanted.start) if key is not None), default=None)
+        end = min((key for key in (keys.end, wanted.end) if key is not None), default=None)
+        if start is None or end is None or start < end:
+            yield KeyRange(start, end)
+
+
+def rows_of(layers: Sequence[dict[bytes, Row]], keys: KeyRange) -> Rows:
+    """Return the newest rows of a range from layers in memory, oldest first, in key order."""
+    newest: dict[bytes, Row] = {}
+    for layer in layers:
+        if keys.start is None and keys.end is None:
+            newest.update(layer)
+        else:
+            newest.update((key, row) for key, row in layer.items() if keys.holds(key))
+    ordered = sorted(newest)
+    return Rows(ordered, [newest[key][0] for key in ordered], [newest[key][1] for key in ordered])

@@ -1,0 +1,135 @@
+"""Views: what a reader sees, and how it gets a newer one.
+
+A view is a manifest and the WAL that follows it, up to the first gap: every group of rows before the gap, and none
+behind it, so a reader never sees half a batch, nor a later write without the earlier ones.
+
+**What can race.** While a reader stands between reading the manifest and listing the WAL, slots are compacted and
+collected. The listing then begins with a gap, and the old manifest does not have the rows either: a view made of the
+two lacks acknowledged writes, without a sign that anything is missing. So the reader looks for a newer manifest after
+it has read the WAL, and starts over from it if slots have been compacted since. A missing object means the same, and
+is an error only if there is no newer manifest.
+"""
+
+from dataclasses import dataclass
+
+from endive.errors import (
+    AttemptsExhaustedError,
+    CheckpointGoneError,
+    MissingObjectError,
+    OutcomeUnknownError,
+    StoreNotFoundError,
+)
+from endive.kv.log.opening import Group, replay
+from endive.kv.log.wal import WAL
+from endive.kv.manifest import Checkpoint, StoreManifest
+from endive.kv.manifest_format import MANIFESTS
+from endive.protocol.fencing import contiguous, contiguous_end
+from endive.protocol.requests import Get, NewId, Now, Steps, ask
+from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, newest, newest_for_certain, propose, update
+
+ROUNDS_MAX = 100
+
+
+@dataclass(frozen=True)
+class View:
+    """A manifest and the groups of the WAL that follow it, without a gap."""
+
+    manifest: Numbered[StoreManifest]
+    groups: tuple[Group, ...]
+    wal_end: int
+    """The last slot of the view."""
+
+
+def newest_view(known: View | None = None) -> Steps[View]:
+    """Return the newest view; `known`: an earlier one, whose groups need not be read again."""
+    manifest = yield from _require_newest(is_known=known is not None)
+    for _ in range(ROUNDS_MAX):
+        after = manifest.value.wal_id_last_compacted
+        end, has_vanished = yield from contiguous(WAL, after, manifest.value.max_parallel_writes)
+        groups = yield from _groups(after, end, known)
+        newer = yield from newer_than(manifest)
+        if newer is None and (groups is None or has_vanished):
+            raise MissingObjectError(WAL.path_of(after + 1 if groups is None else end + 1))
+        if groups is not None and not has_vanished and (newer is None or newer.value.wal_id_last_compacted == after):
+            return View(newer or manifest, groups, end)
+        # Slots have been compacted since the manifest was read, so the listing may lack what was collected.
+        manifest = newer or manifest
+    raise AttemptsExhaustedError(MANIFESTS.prefix, ROUNDS_MAX)
+
+
+def _require_newest(is_known: bool) -> Steps[Numbered[StoreManifest]]:
+    manifest = yield from newest(MANIFESTS) if is_known else newest_for_certain(MANIFESTS)
+    if manifest is None:
+        raise StoreNotFoundError(MANIFESTS.prefix)
+    return manifest
+
+
+def newer_than(manifest: Numbered[StoreManifest]) -> Steps[Numbered[StoreManifest] | None]:
+    """Return the newest manifest if it is newer than this one."""
+    return (yield from newest(MANIFESTS, manifest.number))
+
+
+def _groups(after: int, end: int, known: View | None) -> Steps[tuple[Group, ...] | None]:
+    """Return the groups of the slots after `after`, reading only those that are not known."""
+    kept = () if known is None else tuple(group for group in known.groups if after < group.slot <= end)
+    if kept and kept[0].slot != after + 1:
+        kept = ()
+    fresh = yield from replay(kept[-1].slot if kept else after, end)
+    return None if fresh is None else kept + fresh
+
+
+def create_checkpoint(lifetime_s: int, name: str = "") -> Steps[Checkpoint]:
+    """Pin the store's state as it is now; `lifetime_s` 0: until it is removed.
+
+    The checkpoint names the manifest that is written with it, which says how far the WAL goes.
+    """
+    put_id = yield from ask(NewId())
+    now_ms = yield from ask(Now())
+    expire_unix_s = now_ms // 1000 + lifetime_s if lifetime_s else 0
+    for _ in range(ATTEMPTS_MAX):
+        base = yield from newest(MANIFESTS)
+        if base is None:
+            raise StoreNotFoundError(MANIFESTS.prefix)
+        for checkpoint in base.value.checkpoints:
+            if checkpoint.id == put_id:
+                return checkpoint  # an earlier try, whose outcome was unknown
+        end = yield from contiguous_end(WAL, base.value.wal_id_last_compacted)
+        pin = Checkpoint(put_id, base.number + 1, expire_unix_s, name)
+        try:
+            created = yield from propose(MANIFESTS, base, base.value.with_checkpoint(put_id, pin, end))
+        except OutcomeUnknownError:
+            continue
+        if created is not None:
+            return pin
+    raise AttemptsExhaustedError(MANIFESTS.prefix, ATTEMPTS_MAX)
+
+
+def prolong_checkpoint(checkpoint_id: str, lifetime_s: int) -> Steps[None]:
+    """Let a checkpoint expire `lifetime_s` from now; 0: never. `CheckpointGoneError` if it was removed."""
+    put_id = yield from ask(NewId())
+    now_ms = yield from ask(Now())
+    expire_unix_s = now_ms // 1000 + lifetime_s if lifetime_s else 0
+    yield from update(MANIFESTS, lambda base: base.value.with_checkpoint_expiry(put_id, checkpoint_id, expire_unix_s))
+
+
+def remove_checkpoint(checkpoint_id: str) -> Steps[None]:
+    """Remove a checkpoint; no complaint if it is gone."""
+    put_id = yield from ask(NewId())
+    yield from update(MANIFESTS, lambda base: base.value.without_checkpoints(put_id, frozenset((checkpoint_id,))))
+
+
+def view_at(checkpoint_id: str) -> Steps[View]:
+    """Return the view that a checkpoint pins, by id or by name."""
+    current = yield from newest(MANIFESTS)
+    if current is None:
+        raise StoreNotFoundError(MANIFESTS.prefix)
+    number = current.value.checkpoint(checkpoint_id).manifest_id
+    path = MANIFESTS.path_of(number)
+    body = yield from ask(Get(path))
+    if body is None:
+        raise CheckpointGoneError(checkpoint_id)
+    manifest = Numbered(number, MANIFESTS.decode(path, body))
+    groups = yield from replay(manifest.value.wal_id_last_compacted, manifest.value.wal_id_last_seen)
+    if groups is None:
+        raise CheckpointGoneError(checkpoint_id)
+    return View(manifest, groups, manifest.value.wal_id_last_seen)

@@ -1,0 +1,239 @@
+"""A sweep's results in tables of a catalog: `endive sweep --into URL`, and back for `endive report URL`.
+
+    sweep.sweeps          one row for each plan of a sweep: what was asked, as JSON
+    sweep.experiments     one row per plan, family and experiment, with its configuration and parameters
+    sweep.runs            one row per run, with all its figures
+    sweep.transactions    every transaction, if they are kept
+
+The sweep's directory stays where tasks put their files: it is what a sweep resumes from. Whenever a task has finished
+a bin of runs, the Spark driver appends the bin's rows in one commit, which has the name of the sweep and of the bin's
+file as its id. So a sweep that is killed and started again, or published twice, has every bin in the tables once.
+Transactions are committed before the rows of their runs: whoever sees a run sees what it is made of. A run may be
+there twice all the same, if two starts did it; readers take one, as with the files.
+"""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo
+
+from endive.errors import ResultError
+from endive.files import make_directory, write_durably
+from endive.pipeline.directory import SweepDirectory
+from endive.pipeline.plan import Plan, Run
+from endive.pipeline.results import Sweep, one_per_run, parts_of
+from endive.pipeline.run_rows import RUN_SCHEMA
+from endive.pipeline.transactions import read_transactions
+from endive.sim.results.statistics import SCHEMA as TRANSACTION_SCHEMA
+from endive.spark.source.committing import Written, commit, found
+from endive.spark.source.options import Place, WriteOptions, open_catalog
+from endive.spark.source.types import struct_of
+from endive.spark.source.views import without_history
+from endive.spark.source.writing import WriteJob, write_rows
+
+NAMESPACE = "sweep"
+
+TEXT, NUMBER = pa.string(), pa.float64()
+OF_SWEEP = pa.field("sweep", TEXT, nullable=False)
+OF_RUN = (pa.field("experiment", TEXT, nullable=False), pa.field("seed", pa.int64(), nullable=False))
+PLAIN = {
+    "family": TEXT, "experiment": TEXT, "load": NUMBER, "duration_ms": NUMBER, "window_start_ms": NUMBER,
+    "window_end_ms": NUMBER, "config": TEXT,
+}  # fmt: skip
+"""Columns that every sweep's experiments have; parameters differ from sweep to sweep."""
+
+TABLES = {
+    "sweeps": pa.schema([OF_SWEEP, ("plan", TEXT), ("created", TEXT), ("about", TEXT)]),
+    "experiments": pa.schema([OF_SWEEP, ("plan", TEXT), *PLAIN.items(), ("parameters", TEXT)]),
+    "runs": pa.schema([OF_SWEEP, *RUN_SCHEMA]),
+    "transactions": pa.schema([OF_SWEEP, *OF_RUN, *TRANSACTION_SCHEMA]),
+}
+
+EQUAL: Callable[..., BooleanExpression] = EqualTo
+
+NOT_THERE = "name the URL of a catalog that `endive sweep --into` has written to"
+
+
+@dataclass
+class Publication:
+    """A sweep on its way into a catalog: `with Publication(url, name, directory) as sweep: sweep.begin(plan)`."""
+
+    url: str
+    name: str
+    directory: SweepDirectory
+    published: set[str] = field(default_factory=set)
+    """Names of the files of runs that are in the tables."""
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """How to open the catalog; it is made where there is none."""
+        return {"uri": self.url, "endive.create": "true"}
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables' names."""
+        return [f"{NAMESPACE}.{table}" for table in TABLES]
+
+    def __enter__(self) -> Self:
+        # Kept open: every commit would otherwise read the catalog's log from its beginning.
+        catalog = self._open.enter_context(open_catalog(self.properties))
+        catalog.create_namespace_if_not_exists(NAMESPACE)
+        for table, schema in TABLES.items():
+            catalog.create_table_if_not_exists(f"{NAMESPACE}.{table}", schema)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def begin(self, plan: Plan) -> None:
+        """Write what is asked into the tables, and take runs from them that the directory does not have."""
+        about = json.loads((self.directory.path / "about.json").read_text(encoding="utf-8"))
+        experiments = pq.read_table(self.directory.path / "experiments.parquet").to_pylist()
+        asked = {**about, "created": None}
+        digest = hashlib.sha256(json.dumps([asked, experiments], sort_keys=True).encode()).hexdigest()[:16]
+        key = {"sweep": self.name, "plan": digest}
+        rows = [{**key, **_with_parameters(row)} for row in experiments]
+        self._append("experiments", rows, digest)
+        self._append("sweeps", [{**key, "created": about["created"], "about": json.dumps(about)}], digest)
+        if plan.keep == "summaries":
+            self._restore(plan)
+
+    def _restore(self, plan: Plan) -> None:
+        """Put done runs that only the tables have into the directory, so that they are not run again."""
+        missing = set(plan.remaining(self.directory.done(plan)))
+        rows = [row for row in read_runs(self.url, self.name).to_pylist() if row["status"] == "done"]
+        wanted = [row for row in rows if (row["experiment"], row["seed"]) in missing]
+        if wanted:
+            path = self.directory.part("catalog", 0)
+            old = pq.read_table(path).to_pylist() if path.exists() else []
+            table = pa.Table.from_pylist([*old, *wanted], schema=RUN_SCHEMA)
+            write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
+
+    def publish(self) -> None:
+        """Append the bins that have been finished since it was called last."""
+        for path in parts_of(self.directory.path):
+            if path.name not in self.published and not path.name.startswith("part-catalog-"):
+                self._publish_part(path)
+                self.published.add(path.name)
+
+    def _publish_part(self, path: Path) -> None:
+        rows = pq.ParquetFile(path).read()
+        files = {row: self.directory.transactions(*row) for row in _runs_of(rows)}
+        kept = {run: file for run, file in files.items() if file.is_file()}
+        if kept:
+            tables = [_of_run(read_transactions(file), run) for run, file in kept.items()]
+            self._append_table("transactions", pa.concat_tables(tables), path.stem)
+        self._append_table("runs", rows, path.stem)
+
+    def _append(self, table: str, rows: Iterable[Mapping[str, Any]], name: str) -> None:
+        schema = pa.schema([field for field in TABLES[table] if field.name != "sweep"])
+        self._append_table(table, pa.Table.from_pylist([*rows], schema=schema), name)
+
+    def _append_table(self, table: str, rows: pa.Table, name: str) -> None:
+        """Append rows of this sweep in one commit, once: `name` is what they are called."""
+        place = Place(self.properties, (NAMESPACE, table))
+        rows = rows.add_column(0, OF_SWEEP, pa.array([self.name] * len(rows), TEXT))
+        append_once(place, rows, f"{self.name}/{name}")
+
+
+def append_once(place: Place, rows: pa.Table, commit_id: str) -> None:
+    """Append rows to a table, in one commit that is recognised when it is repeated."""
+    with place.table() as table:
+        if found(table, commit_id):
+            return
+        struct = struct_of(table.schema(), str(place))
+        job = WriteJob(without_history(table.metadata), table.io, struct, secrets.token_hex(8))
+    files = write_rows(job, rows.to_batches(), "00000-0")
+    uuid, spec_id = str(job.metadata.table_uuid), job.metadata.default_spec_id
+    commit(place, WriteOptions(), [Written(0, files, uuid, spec_id, job.write_id)], commit_id)
+
+
+def read_runs(url: str, sweep: str) -> pa.Table:
+    """Return the rows of a sweep's runs, one for each run."""
+    with open_catalog({"uri": url}) as catalog:
+        return one_per_run(_read(catalog, "runs", sweep).select(RUN_SCHEMA.names).cast(RUN_SCHEMA))
+
+
+def sweeps_in(url: str) -> list[str]:
+    """Return the names of the sweeps in a catalog, the one that was begun last first."""
+    with open_catalog({"uri": url}) as catalog:
+        rows = _read(catalog, "sweeps", None).to_pylist()
+    last = {row["sweep"]: row["created"] for row in sorted(rows, key=lambda row: str(row["created"]))}
+    return sorted(last, key=lambda name: last[name], reverse=True)
+
+
+def fetch(url: str, sweep: str, directory: Path) -> Sweep:
+    """Write what a catalog has of a sweep into a directory, as `endive sweep` would have left it there."""
+    with open_catalog({"uri": url}) as catalog:
+        plans = sorted(_read(catalog, "sweeps", sweep).to_pylist(), key=lambda row: str(row["created"]))
+        if not plans:
+            known = ", ".join(sweeps_in(url)) or "none"
+            raise ResultError(url, f"has no sweep {sweep!r}; there are: {known}", "name one of them with --sweep")
+        newest = plans[-1]
+        experiments = _read(catalog, "experiments", sweep, newest["plan"]).to_pylist()
+    target = SweepDirectory(directory.absolute())
+    make_directory(target.parts)
+    # The rows of runs have their figures; transactions need not be read again.
+    about = json.dumps({**json.loads(newest["about"]), "keep": "summaries"}, indent=2, ensure_ascii=False)
+    write_durably(target.path / "about.json", lambda part: part.write_text(about, encoding="utf-8"))
+    _write(_experiments_of(experiments), target.path / "experiments.parquet")
+    _write(read_runs(url, sweep), target.part("catalog", 0))
+    return Sweep(target.path)
+
+
+def _read(catalog: Catalog, table: str, sweep: str | None, plan: str | None = None) -> pa.Table:
+    try:
+        loaded = catalog.load_table((NAMESPACE, table))
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise ResultError(str(catalog.properties.get("uri")), "holds no sweeps", NOT_THERE) from error
+    conditions = [EQUAL(name, value) for name, value in (("sweep", sweep), ("plan", plan)) if value is not None]
+    everything: BooleanExpression = AlwaysTrue()
+    return loaded.scan(reduce(And, conditions, everything)).to_arrow()
+
+
+def _with_parameters(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an experiment's row with its parameters, of which every sweep has others, as one column."""
+    plain = {name: value for name, value in row.items() if name in PLAIN}
+    return {**plain, "parameters": json.dumps({name: value for name, value in row.items() if name not in PLAIN})}
+
+
+def _experiments_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return experiments with a column for each parameter, as they were."""
+    parsed = [(row, json.loads(row["parameters"])) for row in rows]
+    names = list(dict.fromkeys(name for _, parameters in parsed for name in parameters))
+    columns: dict[str, pa.Array] = {
+        name: pa.array([row[name] for row, _ in parsed], kind) for name, kind in PLAIN.items()
+    }
+    for name in names:
+        columns[name] = pa.array([parameters.get(name) for _, parameters in parsed])
+    return pa.table(columns)
+
+
+def _runs_of(rows: pa.Table) -> list[Run]:
+    pairs = rows.select(["experiment", "seed"]).to_pylist()
+    return [(pair["experiment"], pair["seed"]) for pair in pairs]
+
+
+def _of_run(transactions: pa.Table, run: Run) -> pa.Table:
+    added = zip(OF_RUN, run, strict=True)
+    columns = [pa.repeat(pa.scalar(value, one.type), len(transactions)) for one, value in added]
+    return pa.table([*columns, *transactions.columns], schema=pa.schema([*OF_RUN, *TRANSACTION_SCHEMA]))
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))

@@ -1,0 +1,78 @@
+"""The row of a run: its figures as columns, whatever computed them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from endive.sim.cost import OPERATION_TYPES
+from endive.sim.results.summary import REASONS, REQUESTS, TIME_PURPOSES, LatencyFigures, Summary
+
+KINDS = ("all", *OPERATION_TYPES)
+QUANTILES = ("p50_ms", "p95_ms", "p99_ms", "p999_ms")
+RATES = (
+    "offered_per_s",
+    "finished_per_s",
+    "committed_per_s",
+    "success",
+    "success_whole_run",
+    "retries_mean",
+    "overhead",
+    "drift",
+)
+COUNTS = ("transactions", "unfinished", *(f"aborted_{reason}" for reason in REASONS if reason))
+TIMES = tuple(f"time_{purpose}_ms" for purpose in TIME_PURPOSES)
+
+RUN_SCHEMA = pa.schema(
+    [
+        pa.field("experiment", pa.string(), nullable=False),
+        pa.field("seed", pa.int64(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),  # done, failed or crashed
+        pa.field("message", pa.string()),
+        pa.field("cpu_s", pa.float64()),
+        *(pa.field(name, pa.int64()) for name in COUNTS),
+        *(pa.field(name, pa.float64()) for name in (*RATES, *TIMES, *REQUESTS)),
+        *(
+            field
+            for kind in KINDS
+            for field in (
+                pa.field(f"{kind}_commits", pa.int64()),
+                *(pa.field(f"{kind}_{quantile}", pa.float64()) for quantile in QUANTILES),
+            )
+        ),
+    ]
+)
+"""One row for each run. Null: there is no such figure."""
+
+FIGURES = tuple(name for name in RUN_SCHEMA.names if name not in ("experiment", "seed", "status", "message"))
+"""The columns that are numbers, and have a mean over seeds."""
+
+
+def done(experiment: str, seed: int, summary: Summary, cpu_s: float) -> dict[str, Any]:
+    """Return the row of a run that ended well."""
+    return {
+        "experiment": experiment,
+        "seed": seed,
+        "status": "done",
+        "cpu_s": cpu_s,
+        "transactions": summary.transactions,
+        "unfinished": summary.unfinished,
+        **{name: getattr(summary, name) for name in RATES},
+        **{f"aborted_{reason}": summary.aborted.get(reason, 0) for reason in REASONS if reason},
+        **{f"time_{purpose}_ms": milliseconds for purpose, milliseconds in summary.time_ms.items()},
+        **summary.requests,
+        **_latencies(summary.latency),
+    }
+
+
+def _latencies(latency: Mapping[str, LatencyFigures]) -> dict[str, Any]:
+    row: dict[str, Any] = {f"{kind}_commits": 0 for kind in KINDS}
+    for kind, figures in latency.items():
+        row[f"{kind}_commits"] = figures.commits
+        row |= {f"{kind}_{quantile}": getattr(figures, quantile) for quantile in QUANTILES}
+    return row
+
+
+def not_done(experiment: str, seed: int, status: str, message: str) -> dict[str, Any]:
+    """Return the row of a run that `failed` with an error, or that `crashed` its process."""
+    return {"experiment": experiment, "seed": seed, "status": status, "message": message}

@@ -1,0 +1,349 @@
+"""Configuration: from one TOML file to everything that a run needs.
+
+`load_configuration` reads and checks a file completely before anything is built; `Settings.build` then builds a
+`SimulationConfig`. `load_simulation_config` does both, and is the entry point that the specification names.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tomli_w
+
+from endive.errors import ConfigurationError, ErrorCollector
+from endive.rng import Stream
+from endive.sim.catalog import AppendCatalog, CASCatalog, Catalog, InstantCatalog, LogLimits
+from endive.sim.commit_options import CommitOptions, ManifestListAppend
+from endive.sim.config.choices import Choices
+from endive.sim.config.defaults import Origins, complete, contradictions, mean_ms, partition_counts
+from endive.sim.config.distributions import DistributionSection
+from endive.sim.config.effects import ineffective
+from endive.sim.config.profiles import DECISIONS, load_profile_file, load_profile_set, read_text
+from endive.sim.config.schema import Configuration, Selection
+from endive.sim.config.validation import Fault, faults_of, without_consequences
+from endive.sim.conflict_detector import PartitionOverlapConflictDetector, ProbabilisticConflictDetector
+from endive.sim.cost import COST_MODELS
+from endive.sim.latency import FixedLatency, LatencyDistribution, SizeBasedLatency
+from endive.sim.results.summary import Window
+from endive.sim.selectors import PARTITION_SELECTORS, TABLE_SELECTORS
+from endive.sim.simulation import SimulationConfig
+from endive.sim.storage import Contention, Profile, ProfiledProvider
+from endive.sim.transaction import ConflictDetector
+from endive.sim.workload import ClosedLoop, Workload, WorkloadConfig
+from endive.wording import suggestion
+
+MODEL_VERSION = 1
+"""Raised when the same configuration and seed give other results than before."""
+
+SET = "--set"
+"""The option by which a user puts values in the place of a file's."""
+
+MEAN_SHIFT_MAX = 0.05
+"""A floor may raise a mean by this share before it is worth a warning."""
+
+PROVIDER_PROFILES: Mapping[str, Profile] = load_profile_set("spec")
+"""The specification's profiles, by name."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A checked configuration: what is in force, and where each value came from."""
+
+    source: str
+    values: Configuration
+    profile: Profile
+    """The provider's figures with the file's own in their place."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Dotted keys that were set, and by what: the file or `--set`."""
+    origins: Origins = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    text: str = ""
+    """The configuration as it was given, overrides included."""
+    profile_set: str = "spec"
+    """Where the provider's figures come from: a set's name, or `own` for a profile of the user's file."""
+
+    @property
+    def label(self) -> str:
+        """The experiment's name: as given, else the file's."""
+        return self.values.experiment.label or Path(self.source).stem
+
+    @property
+    def window(self) -> Window:
+        """The part of the run that the figures are of."""
+        simulation = self.values.simulation
+        return Window(simulation.trim_start_ms or 0.0, simulation.duration_ms - (simulation.trim_end_ms or 0.0))
+
+    def with_inter_arrival(self, inter_arrival: DistributionSection) -> "Settings":
+        """Return the same configuration with another law of arrivals."""
+        transaction = self.values.transaction.model_copy(update={"inter_arrival": inter_arrival})
+        return replace(self, values=self.values.model_copy(update={"transaction": transaction}))
+
+    def build(self, seed: int | None = None) -> SimulationConfig:
+        """Return a fresh simulation's configuration; its catalog and storage belong to that one run."""
+        return _build(self.values, self.profile, self.values.simulation.seed if seed is None else seed)
+
+    def experiment_hash(self) -> str:
+        """Return the name of these parameters: equal for equal results, whatever the seed, label and output."""
+        return compute_experiment_hash(self)
+
+
+def load_simulation_config(config_path: str, *, seed_override: int | None = None) -> SimulationConfig:
+    """Load a configuration and build it. Raises `ConfigurationError` with every fault of the file."""
+    return load_configuration(config_path).build(seed_override)
+
+
+def load_configuration(path: str, overrides: Sequence[str] = ()) -> Settings:
+    """Read a TOML file, apply `key=value` overrides, and check everything."""
+    return parse_configuration(read_text(Path(path)), path, overrides)
+
+
+def parse_configuration(text: str, source: str = "configuration", overrides: Sequence[str] = ()) -> Settings:
+    """Check a configuration given as text. `source` names it in messages; paths in it are relative to its directory."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(source, [f"not valid TOML: {error}"]) from error
+    origin = dict.fromkeys(_dotted(data), Path(source).name)
+    errors = ErrorCollector()
+    for override in overrides:
+        with errors.collected():
+            key = _apply(data, override)
+            origin |= dict.fromkeys([name for name in _dotted(data) if name == key or name.startswith(f"{key}.")], SET)
+    errors.raise_for(SET)
+    given = {name: origin[name] for name in _dotted(data)}
+    try:
+        settings = _check(data, source, given)
+    except ConfigurationError as error:
+        raise (error.after(_faults_alone(text, source), SET) if overrides else error) from error
+    return replace(settings, text=tomli_w.dumps(data) if overrides else text)
+
+
+def _faults_alone(text: str, source: str) -> ConfigurationError | None:
+    """Return what is wrong with a configuration that nothing was put into."""
+    try:
+        parse_configuration(text, source)
+    except ConfigurationError as error:
+        return error
+    return None
+
+
+def _check(data: Mapping[str, Any], source: str, given: Mapping[str, str]) -> Settings:
+    config, faults = faults_of(Configuration, data)
+    if config is None:
+        raise ConfigurationError(source, [str(fault) for fault in faults])
+    found, more = _find_provider(config, source)
+    profile = _adjusted(found.profile, config)
+    config, origins = complete(config, profile)
+    faults += [*more, *contradictions(config, None if more else profile)]
+    if faults:
+        raise ConfigurationError(source, [str(fault) for fault in without_consequences(faults)])
+    choices = Choices(config, profile, found.profile, found.own)
+    warnings = (*ineffective(choices, given), *_shifted_means(config))
+    profile_set = "own" if found.own else config.storage.profiles
+    return Settings(source, config, profile, given, origins, warnings, profile_set=profile_set)
+
+
+def _shifted_means(config: Configuration) -> Iterator[str]:
+    """Warn of distributions whose floor moves their mean well away from the one that is given."""
+    transaction = config.transaction
+    for name, section in (("inter_arrival", transaction.inter_arrival), ("runtime", transaction.runtime)):
+        stated = None if section is None else section.mean or section.scale
+        if section is not None and stated and abs(mean_ms(section) / stated - 1) > MEAN_SHIFT_MAX:
+            found = f"{mean_ms(section):.4g} instead of {stated:g}"
+            yield f"transaction.{name}: draws below `min` (or 0) are raised to it, so the mean is about {found}"
+
+
+class _Found(NamedTuple):
+    profile: Profile
+    own: bool
+    """It is one of the user's own."""
+
+
+def _find_provider(config: Configuration, source: str) -> tuple[_Found, list[Fault]]:
+    """Return the provider's figures; if there is no such provider, a stand-in and the faults."""
+    storage = config.storage
+    known = dict(load_profile_set(storage.profiles))
+    if storage.profiles == "measured":
+        known |= {"instant": PROVIDER_PROFILES["instant"]}  # nothing to measure
+    stand_in, own = _Found(known["s3"], own=False), dict[str, Profile]()
+    if storage.profile_file is not None:
+        try:
+            own = load_profile_file(Path(source).parent / storage.profile_file)
+        except ConfigurationError as error:
+            return stand_in, [Fault(f"storage.profile_file: {error.source}: {fault}") for fault in error.errors]
+    known |= own
+    if not storage.provider:
+        return stand_in, [Fault("storage.provider", f"required; one of {', '.join(known)}")]
+    if storage.provider not in known:
+        hint = suggestion(storage.provider, known) or f"; known: {', '.join(known)}"
+        return stand_in, [Fault("storage.provider", f"no profile {storage.provider!r}{hint}")]
+    return _Found(known[storage.provider], storage.provider in own), []
+
+
+def _adjusted(profile: Profile, config: Configuration) -> Profile:
+    """Put the file's own latencies and switches in the place of the profile's."""
+    storage = config.storage
+    explicit = {name: row.build() for name, row in storage.latency if isinstance(row, DistributionSection)}
+    latencies = {
+        name: row for name, row in profile.latencies.items() if storage.failure_latency or not name.endswith("_failure")
+    } | explicit
+    given = explicit.get("manifest_list_read") or explicit.get("read")
+    if config.transaction.manifest_list_growth_bytes and not given:
+        latencies["manifest_list_read"] = _grown(latencies)
+    return replace(
+        profile,
+        latencies=latencies,
+        contention=profile.contention if storage.contention else Contention(),
+        decision=DECISIONS[storage.decision] if storage.decision else profile.decision,
+    )
+
+
+def _grown(latencies: Mapping[str, LatencyDistribution]) -> LatencyDistribution:
+    """Return how long a growing manifest list is read. Lacking better, as long as writing that much."""
+    read = latencies.get("manifest_list_read", latencies["read"])
+    return read if isinstance(read, SizeBasedLatency) else latencies.get("manifest_list_write", latencies["write"])
+
+
+def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConfig:
+    backoff = config.transaction.retry_backoff
+    storage = ProfiledProvider(profile, Stream(seed))
+    return SimulationConfig(
+        duration_ms=config.simulation.duration_ms,
+        seed=seed,
+        storage_provider=storage,
+        catalog=_catalog(config, storage),
+        workload=Workload(_workload(config), seed),
+        conflict_detector=_detector(config),
+        max_retries=config.transaction.retry or 0,
+        ml_append_mode=config.transaction.manifest_list_mode == "append",
+        backoff_enabled=bool(backoff.enabled),
+        backoff_base_ms=backoff.base_ms or 0.0,
+        backoff_multiplier=backoff.multiplier,
+        backoff_max_ms=backoff.max_ms or 0.0,
+        backoff_jitter=backoff.jitter,
+        backoff_before_read=bool(backoff.before_read),
+        options=_options(config),
+    )
+
+
+def _catalog(config: Configuration, storage: ProfiledProvider) -> Catalog:
+    catalog, partitions = config.catalog, partition_counts(config)
+    granularity = catalog.conflict_granularity or "catalog"
+    if catalog.type == "append":
+        limits = LogLimits(catalog.compaction_threshold, catalog.compaction_max_entries)
+        replay_ms = catalog.log_entry_read_ms
+        return AppendCatalog(storage, catalog.num_tables, partitions, granularity, limits, replay_ms)
+    if catalog.type == "instant":
+        return InstantCatalog(catalog.num_tables, partitions, catalog.latency_ms, granularity, catalog.table_groups)
+    return CASCatalog(storage, catalog.num_tables, partitions, granularity, catalog.table_groups)
+
+
+def _detector(config: Configuration) -> ConflictDetector:
+    if config.transaction.conflict_detector == "partition_overlap":
+        return PartitionOverlapConflictDetector()
+    return ProbabilisticConflictDetector(config.transaction.real_conflict_probability)
+
+
+def _workload(config: Configuration) -> WorkloadConfig:
+    transaction, mix = config.transaction, config.transaction.operation_types
+    closed = ClosedLoop(transaction.writers, transaction.think.build()) if transaction.writers else None
+    return WorkloadConfig(
+        inter_arrival=transaction.inter_arrival.build() if transaction.inter_arrival else FixedLatency(0.0),
+        runtime=transaction.runtime.build(),
+        num_tables=config.catalog.num_tables,
+        partitions_per_table=partition_counts(config),
+        fast_append_weight=mix.fast_append,
+        merge_append_weight=mix.merge_append,
+        validated_overwrite_weight=mix.validated_overwrite,
+        tables_per_txn=transaction.tables.per_txn or 1,
+        table_selector=TABLE_SELECTORS[transaction.tables.selector](**_selector(transaction.tables)),
+        partitions_per_txn=transaction.partitions.per_txn,
+        partition_selector=PARTITION_SELECTORS[transaction.partitions.selector](**_selector(transaction.partitions)),
+        manifests_per_concurrent_commit=transaction.manifests_per_concurrent_commit,
+        closed=closed if transaction.arrivals == "closed" else None,
+    )
+
+
+def _selector(selection: Selection) -> dict[str, float]:
+    shape = {"alpha": selection.alpha} if selection.selector == "zipf" else {}
+    return shape | {"write_fraction": selection.write_fraction}
+
+
+def _options(config: Configuration) -> CommitOptions:
+    transaction = config.transaction
+    return CommitOptions(
+        cost_model=COST_MODELS[transaction.cost_model],
+        behind=transaction.count_behind,
+        serializable=transaction.isolation == "serializable",
+        real_conflict=transaction.real_conflict,
+        conflicting_manifests=transaction.conflicting_manifests.build(),
+        retry_timeout_ms=transaction.retry_timeout_ms,
+        max_parallel=transaction.max_parallel,
+        metadata_inlined=bool(config.catalog.table_metadata_inlined),
+        manifest_list_append=ManifestListAppend(
+            transaction.manifest_list_entry_size,
+            transaction.manifest_list_seal_threshold,
+            transaction.manifest_list_entries == "kept",
+            transaction.manifest_list_scope == "partition",
+        ),
+        table_manifests=transaction.table_manifests,
+        manifest_list_bytes=transaction.manifest_list_bytes,
+        manifest_list_growth_bytes=transaction.manifest_list_growth_bytes,
+        manifest_file_bytes=transaction.manifest_file_bytes,
+        table_metadata_bytes=transaction.table_metadata_bytes,
+        entry_bytes=config.catalog.log_entry_size,
+    )
+
+
+def compute_experiment_hash(settings: Settings) -> str:
+    """Return eight hex digits of everything that the results depend on, the seed excepted."""
+    return experiment_digest(settings)[:8]
+
+
+def experiment_digest(settings: Settings) -> str:
+    """Return the whole digest, for places where thousands of experiments must not be confused."""
+    values = settings.values.model_dump(mode="json", exclude={"experiment": True, "storage": {"latency"}})
+    for key in ("seed", "output_path", "trim_start_ms", "trim_end_ms"):
+        del values["simulation"][key]
+    del values["storage"]["profiles"], values["storage"]["profile_file"]
+    figures = {name: repr(row) for name, row in sorted(settings.profile.latencies.items())}
+    rest = [repr(settings.profile.contention), settings.profile.decision, MODEL_VERSION]
+    canonical = json.dumps([values, figures, rest], sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _dotted(data: Mapping[str, Any], prefix: str = "") -> list[str]:
+    keys: list[str] = []
+    for name, value in data.items():
+        keys += _dotted(value, f"{prefix}{name}.") if isinstance(value, Mapping) else [prefix + name]
+    return keys
+
+
+def _apply(data: dict[str, Any], override: str) -> str:
+    """Set one `key=value` in `data`; the value is read as TOML, or as a string where it is none."""
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise ConfigurationError(SET, [f"{override!r}: expected key=value, such as catalog.num_tables=10"])
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    try:
+        put(data, key.strip(), value)
+    except ConfigurationError as error:
+        raise ConfigurationError(SET, [f"{error.source}: {fault}" for fault in error.errors]) from error
+    return key.strip()
+
+
+def put(data: dict[str, Any], key: str, value: object) -> None:
+    """Set the dotted `key` in nested tables."""
+    *tables, name = key.split(".")
+    for table in tables:
+        data = data.setdefault(table, {})
+        if not isinstance(data, dict):
+            raise ConfigurationError(key, [f"{table} is a value, not a table"])
+    data[name] = value

@@ -1,0 +1,266 @@
+"""Which keys do something, given the other choices made. One that does nothing is named in a warning, with its reason.
+
+Two kinds of reason. A *choice* leaves a key without a reader: `writers` with open arrivals. Or no *request* is made
+that would depend on it: a latency of appends where nothing appends, the size of an object whose latency is fixed.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from endive.sim.config.choices import Choices, written
+from endive.sim.config.defaults import value_at
+from endive.sim.config.schema import Selection
+from endive.sim.storage import Contention
+
+
+def _chosen(selection: Selection, total: int) -> bool:
+    """Whether there is anything to choose: not all of them, or not all written."""
+    chosen = selection.per_txn or 1
+    return total > 1 and (chosen < total or written(selection) < chosen)
+
+
+def _divided(selection: Selection) -> bool:
+    """Whether the share that is written leaves something out, or would if it were lower."""
+    several = (selection.per_txn or 1) > 1
+    return several and (selection.write_fraction == 1.0 or written(selection) < (selection.per_txn or 1))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Keys that do something only if a condition holds."""
+
+    keys: tuple[str, ...]
+    condition: Callable[[Choices], bool]
+    needs: str
+
+
+def _keys(prefix: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{prefix}.{name}" for name in names)
+
+
+_STORAGE_RULES = (
+    _Rule(("storage.profile_file",), lambda c: c.own_provider, "a provider that is in that file"),
+    _Rule(
+        ("storage.profiles",),
+        lambda c: not c.own_provider and c.config.storage.provider != "instant",
+        "a provider that differs between the sets",
+    ),
+    _Rule(
+        ("storage.decision",), Choices.conditional, "conditional writes to the store: a cas or append catalog, or ML+"
+    ),
+    _Rule(
+        ("storage.failure_latency",),
+        lambda c: bool(c.latencies_used & {name for name in c.original.latencies if name.endswith("_failure")}),
+        "a provider with a latency of its own for refused writes, and requests that can be refused",
+    ),
+    _Rule(
+        ("storage.contention",),
+        lambda c: c.original.contention != Contention() and c.conditional(),
+        "a provider with contention, and conditional writes to it",
+    ),
+)
+
+_CATALOG_RULES = (
+    _Rule(("catalog.latency_ms",), lambda c: c.catalog.type == "instant", 'catalog.type = "instant"'),
+    _Rule(
+        _keys("catalog", "compaction_threshold", "compaction_max_entries", "log_entry_read_ms"),
+        lambda c: c.catalog.type == "append",
+        'catalog.type = "append"',
+    ),
+    _Rule(
+        ("catalog.log_entry_size",),
+        lambda c: (
+            c.catalog.type == "append"
+            and (c.catalog.compaction_threshold > 0 or c.sized(("append", "catalog"), ("read", "catalog")))
+        ),
+        'catalog.type = "append", with a compaction_threshold or a latency that depends on size',
+    ),
+    _Rule(
+        ("catalog.table_groups",),
+        lambda c: c.catalog.conflict_granularity == "catalog" and c.catalog.type != "append",
+        'conflict_granularity = "catalog" and a catalog that swaps',
+    ),
+    _Rule(
+        ("catalog.conflict_granularity",),
+        lambda c: c.catalog.num_tables > 1 or c.catalog.conflict_granularity == "partition",
+        "more than one table: with one, catalog and table are the same",
+    ),
+    _Rule(
+        ("catalog.partitions",),
+        lambda c: c.transaction.partitions.per_txn is not None,
+        "transaction.partitions.per_txn",
+    ),
+)
+
+_WORKLOAD_RULES = (
+    _Rule(
+        _keys("transaction.tables", "selector", "alpha"),
+        lambda c: _chosen(c.transaction.tables, c.catalog.num_tables),
+        "a choice between tables: catalog.num_tables above tables.per_txn",
+    ),
+    _Rule(("transaction.tables.alpha",), lambda c: c.transaction.tables.selector == "zipf", 'tables.selector = "zipf"'),
+    _Rule(
+        ("transaction.tables.write_fraction",),
+        lambda c: _divided(c.transaction.tables),
+        "tables.per_txn so large that the share leaves a table unwritten",
+    ),
+    _Rule(
+        ("transaction.partitions.per_txn",),
+        lambda c: c.tracked,
+        "tables with more than one partition: catalog.partitions",
+    ),
+    _Rule(
+        _keys("transaction.partitions", "selector", "alpha", "write_fraction"),
+        lambda c: c.tracked,
+        "transaction.partitions.per_txn, and tables with more than one partition",
+    ),
+    _Rule(
+        ("transaction.partitions.alpha",),
+        lambda c: c.transaction.partitions.selector == "zipf",
+        'partitions.selector = "zipf"',
+    ),
+    _Rule(
+        ("transaction.partitions.write_fraction",),
+        lambda c: _divided(c.transaction.partitions),
+        "partitions.per_txn so large that the share leaves a partition unwritten",
+    ),
+    _Rule(("transaction.inter_arrival",), lambda c: c.transaction.arrivals == "open", 'arrivals = "open"'),
+    _Rule(
+        _keys("transaction", "writers", "think"), lambda c: c.transaction.arrivals == "closed", 'arrivals = "closed"'
+    ),
+)
+
+_CONFLICT_RULES = (
+    _Rule(
+        ("transaction.real_conflict_probability",),
+        lambda c: c.transaction.conflict_detector == "probabilistic" and c.weight("validated_overwrite"),
+        "the probabilistic detector and validated overwrites",
+    ),
+    _Rule(
+        ("transaction.conflict_detector",),
+        lambda c: c.weight("validated_overwrite"),
+        "validated overwrites in operation_types",
+    ),
+    _Rule(
+        ("transaction.real_conflict",),
+        lambda c: c.real_conflicts,
+        "real conflicts: validated overwrites, and a probability above 0 or the partition_overlap detector",
+    ),
+    _Rule(("transaction.conflicting_manifests",), lambda c: c.merges, 'real conflicts, and real_conflict = "merge"'),
+    _Rule(
+        ("transaction.manifests_per_concurrent_commit",),
+        lambda c: any(row.per_concurrent_manifest.due for row in c.rows),
+        "merge appends, and a cost model other than pyiceberg",
+    ),
+    _Rule(("transaction.count_behind",), lambda c: c.pays_for_missed, "merge appends or validated overwrites"),
+    _Rule(
+        ("transaction.count_behind",),
+        lambda c: c.catalog.num_tables > 1 or c.transaction.count_behind == "partition",
+        "more than one table: with one, catalog and table are the same",
+    ),
+    _Rule(
+        ("transaction.max_parallel",),
+        lambda c: c.pays_for_missed or c.merges or (c.transaction.tables.per_txn or 1) > 1,
+        "merge appends, validated overwrites or several tables per transaction",
+    ),
+    _Rule(
+        ("transaction.table_manifests",),
+        lambda c: any(row.per_manifest.due for row in c.rows),
+        'cost_model = "pyiceberg", with merge appends or validated overwrites',
+    ),
+)
+
+_LAYOUT_RULES = (
+    _Rule(
+        _keys(
+            "transaction",
+            "manifest_list_entry_size",
+            "manifest_list_seal_threshold",
+            "manifest_list_entries",
+            "manifest_list_scope",
+        ),
+        lambda c: c.transaction.manifest_list_mode == "append",
+        'manifest_list_mode = "append"',
+    ),
+    _Rule(
+        ("transaction.manifest_list_entry_size",),
+        lambda c: c.transaction.manifest_list_seal_threshold > 0 or c.sized(("append", "manifest_list")),
+        "a manifest_list_seal_threshold, or an append latency that depends on size",
+    ),
+    _Rule(
+        _keys("transaction", "manifest_list_bytes", "manifest_list_growth_bytes"),
+        lambda c: c.sized(("read", "manifest_list"), ("write", "manifest_list")),
+        "a manifest-list latency that depends on size",
+    ),
+    _Rule(
+        ("transaction.manifest_file_bytes",),
+        lambda c: c.sized(("read", "manifest_file"), ("write", "manifest_file")),
+        "a manifest-file latency that depends on size",
+    ),
+    _Rule(
+        ("transaction.table_metadata_bytes",),
+        lambda c: c.sized(("read", "table_metadata"), ("write", "table_metadata")),
+        "catalog.table_metadata_inlined = false, and a latency that depends on size",
+    ),
+)
+
+_RETRY_RULES = (
+    _Rule(
+        _keys("transaction.retry_backoff", "base_ms", "multiplier", "max_ms", "jitter", "before_read"),
+        lambda c: c.transaction.retry_backoff.enabled is True,
+        "retry_backoff.enabled = true",
+    ),
+    _Rule(
+        _keys("transaction", "retry_backoff", "retry_timeout_ms", "manifest_list_entries"),
+        lambda c: (c.transaction.retry or 0) > 0,
+        "at least one retry",
+    ),
+    _Rule(("transaction.retry_backoff.multiplier",), lambda c: c.transaction.retry != 1, "at least two retries"),
+)
+
+_RULES = (*_STORAGE_RULES, *_CATALOG_RULES, *_WORKLOAD_RULES, *_CONFLICT_RULES, *_LAYOUT_RULES, *_RETRY_RULES)
+
+
+def _needs_partitions(key: str) -> _Rule:
+    return _Rule(
+        (f'{key} = "partition"',),
+        lambda c: value_at(c.config, key) != "partition" or c.tracked,
+        "transaction.partitions.per_txn, and tables with more than one partition",
+    )
+
+
+_VALUE_RULES = (
+    _Rule(
+        ('transaction.isolation = "serializable"',),
+        lambda c: c.transaction.isolation != "serializable" or c.only_reads,
+        "transactions that read more than they write: write_fraction below 1 and per_txn above 1",
+    ),
+    _needs_partitions("catalog.conflict_granularity"),
+    _needs_partitions("transaction.count_behind"),
+    _needs_partitions("transaction.manifest_list_scope"),
+)
+
+
+def ineffective(choices: Choices, given: Collection[str]) -> list[str]:
+    """Return a warning for each key in `given` that does nothing with the other choices made, one for each key."""
+    found: dict[str, str] = {}
+    for rule in _RULES:
+        for key in rule.keys:
+            touched = any(name == key or name.startswith(f"{key}.") for name in given)
+            if touched and not rule.condition(choices):
+                found.setdefault(key, rule.needs)
+    for rule in _VALUE_RULES:
+        if not rule.condition(choices):
+            found.setdefault(rule.keys[0], rule.needs)
+    return [f"{key} has no effect: it needs {needs}" for key, needs in found.items()] + _unused(choices, given)
+
+
+def _unused(choices: Choices, given: Collection[str]) -> list[str]:
+    """Return a warning for each latency given that no request reads."""
+    prefix = "storage.latency."
+    rows = dict.fromkeys(key.removeprefix(prefix).split(".")[0] for key in given if key.startswith(prefix))
+    return [
+        f"{prefix}{row} has no effect: no request reads it with this catalog, cost model and operation types"
+        for row in rows
+        if row not in choices.latencies_used
+    ]

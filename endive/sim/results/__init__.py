@@ -1,0 +1,1 @@
+"""From the rows of a run to metrics, experiments on disk, and the search for a capacity."""

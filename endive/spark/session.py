@@ -1,0 +1,314 @@
+"""One Spark session: local or on a cluster, quiet, with a Java that works, and nothing left behind.
+
+    with spark_session() as spark:
+        spark.range(10).count()
+
+Only Endive's own messages reach the terminal. What Spark has to say goes to a log; its last lines come with the
+error if the session cannot start or breaks.
+"""
+
+import contextlib
+import logging
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from endive.errors import ConfigurationError, SparkUnavailableError
+from endive.spark.java import JavaHome, find_java
+from endive.spark.jvm import Jvm
+from endive.spark.master import TASK_ATTEMPTS, Master, parse_master, reach
+from endive.spark.source import data_source as tables
+
+EXECUTOR_TIMEOUT_S = 120.0
+"""How long a standalone cluster may take to give the first executor."""
+
+SOCKET_DIRECTORY_LENGTH_MAX = 60
+"""A Unix socket's path has about 100 characters at most; Spark's file name takes 42 of them."""
+
+HEAP_MIB = (1024, 8192)
+"""Bounds of the JVM's heap. Spark goes to disk beyond it; Python's workers and the page cache want memory too."""
+
+FOREIGN = (
+    "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS", "SPARK_API_MODE",
+    "SPARK_CONNECT_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_HOME", "SPARK_LOCAL_REMOTE", "SPARK_REMOTE",
+    "SPARK_TESTING",
+)  # fmt: skip
+"""Variables that would lead PySpark to another Spark than the one it came with."""
+
+DAEMON = "endive.spark.daemon"
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Arrow's Java checks bounds and nulls at each value, after Spark has: a third of what a row from Python costs."""
+
+SET_BY_PYSPARK = ("PYSPARK_PYTHON", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
+
+
+@contextmanager
+def spark_session(
+    master: str | None = None,
+    app: str = "endive",
+    settings: Mapping[str, str] = MappingProxyType({}),
+    java: JavaHome | None = None,
+) -> Iterator[SparkSession]:
+    """Give a Spark session: on this machine, or on the cluster with the URL `master`. It ends with the block.
+
+    `settings` are Spark's own and win over those that Endive chooses. `java` is what `find_java` found, for a caller
+    who wants to tell of it; None: it is looked for now. If the process has a session already, that one is given, as
+    it is, and goes on. Raises `ConfigurationError` for a wrong URL and `SparkUnavailableError` if there is
+    no Java, no master at the URL, no start, or if the JVM ends before the block.
+    """
+    if SparkContext._active_spark_context is not None:
+        yield _running(SparkContext._active_spark_context, master)
+        return
+    asked = parse_master(master)
+    address = "127.0.0.1" if asked.is_local else reach(asked)
+    home = (java or find_java()).path
+    with _directory() as directory, _variables(asked, directory):
+        chosen = _merged({**_settings(asked, address, directory), "spark.app.name": app}, settings)
+        with _running_jvm(chosen, _jvm_variables(home, address), directory) as jvm:
+            spark = _connect(jvm, asked)
+            if asked.addresses:
+                _wait_for_executor(jvm, spark, asked)
+            tables.register(spark)
+            yield spark
+            spark.stop()
+            _disconnect()
+
+
+def _running(context: SparkContext, master: str | None) -> SparkSession:
+    if master is not None and parse_master(master).url != context.master:
+        fault = f"this process already has a Spark session on {context.master}; end it first"
+        raise ConfigurationError(f"master {master!r}", [fault])
+    return SparkSession.builder.getOrCreate()
+
+
+@contextmanager
+def _running_jvm(settings: Mapping[str, str], variables: Mapping[str, str], directory: Path) -> Iterator[Jvm]:
+    """Give a JVM that is gone after the block, whatever happens in it."""
+    _silence()
+    jvm = Jvm(settings, variables, directory)
+    try:
+        yield jvm
+    except (CapturedException, Py4JJavaError) as error:  # its text is asked of the JVM, which will be gone by then
+        raise PySparkException(str(error)).with_traceback(error.__traceback__) from None
+    except (Py4JError, OSError, EOFError) as error:  # how a connection to a JVM that is gone shows
+        if not jvm.has_ended():
+            raise
+        raise jvm.ended_error("in the middle of the work") from error
+    finally:
+        try:
+            jvm.stop()
+        finally:
+            _disconnect()
+
+
+def _silence() -> None:
+    """Keep off the terminal what errors say as well. May be called again."""
+    logging.getLogger().addFilter(_is_no_farewell)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
+def _is_no_farewell(record: logging.LogRecord) -> bool:
+    """Whether a log record is not one of Py4J's about a JVM that is gone: with a traceback, on the root logger."""
+    return "py4j" not in Path(record.pathname).parts
+
+
+def _connect(jvm: Jvm, master: Master) -> SparkSession:
+    """Make a session in a JVM that has been told its settings."""
+    os.environ |= {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.secret}
+    path, handler = list(sys.path), signal.getsignal(signal.SIGINT)
+    try:
+        gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
+        context = SparkContext(gateway=gateway)
+        # Its thread would print a traceback when the JVM goes away, as it does after Ctrl-C.
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+        return SparkSession.builder.getOrCreate()
+    except (Py4JError, ValueError, PySparkException) as error:
+        if jvm.has_ended():
+            raise jvm.ended_error("at its start") from error
+        raise jvm.error(f"no Spark session can be started on {master.url}: {_cause(error)}") from None
+    finally:
+        for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+            del os.environ[name]
+        sys.path[:] = path  # PySpark adds the directory of files shipped with a job; there are none
+        if threading.current_thread() is threading.main_thread():
+            # PySpark's handler for Ctrl-C talks to the JVM in the middle of another talk with it.
+            signal.signal(signal.SIGINT, handler)
+
+
+def _cause(error: Exception) -> str:
+    """Return the innermost message of an error that came from Java."""
+    if not isinstance(error, Py4JJavaError):
+        return str(error)
+    cause = error.java_exception
+    for _ in range(20):  # a chain of causes may be a ring
+        if cause.getCause() is None:
+            break
+        cause = cause.getCause()
+    return str(cause.getMessage() or cause.toString()).splitlines()[0].rstrip(".")
+
+
+def _wait_for_executor(jvm: Jvm, spark: SparkSession, master: Master) -> None:
+    """Wait until a standalone cluster has given an executor. Without one, Spark's jobs would wait for ever."""
+    context = spark.sparkContext._jsc.sc()
+    deadline = time.monotonic() + EXECUTOR_TIMEOUT_S
+    try:
+        while context.getExecutorMemoryStatus().size() < 2:  # the Spark driver counts as one
+            if time.monotonic() > deadline:
+                raise jvm.error(
+                    f"the cluster at {master.url} has given no executor in {EXECUTOR_TIMEOUT_S:.0f} s",
+                    "see on the master's web page whether it has workers with free cores and memory",
+                )
+            time.sleep(0.05)
+    except Py4JJavaError as error:
+        raise jvm.error(f"the cluster at {master.url} has ended the session: {_cause(error)}") from error
+
+
+def _disconnect() -> None:
+    """Close the connection to a JVM that ends or is gone, and forget it: the next session starts another one."""
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.shutdown()
+    if gateway is not None:
+        gateway.shutdown()
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def _settings(master: Master, address: str | None, directory: Path) -> dict[str, str]:
+    """Return what Endive asks of Spark."""
+    settings = {
+        "spark.master": master.url,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "WARN",
+        "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY") or f"{heap_mib()}m",
+        JAVA_OPTIONS: f'-Duser.timezone=UTC "-Djava.io.tmpdir={directory}" {ARROW_OPTIONS}',
+        "spark.local.dir": str(directory),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.daemon.module": DAEMON,
+        "spark.task.maxFailures": str(TASK_ATTEMPTS),
+        **tables.SETTINGS,
+        "spark.python.unix.domain.socket.enabled": str(len(str(directory)) <= SOCKET_DIRECTORY_LENGTH_MAX).lower(),
+    }
+    if address is not None:
+        settings |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
+    if master.cores is not None:
+        settings |= {
+            "spark.sql.shuffle.partitions": str(4 * master.cores),
+            "spark.default.parallelism": str(master.cores),
+        }
+    return settings
+
+
+def _merged(own: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return both. What is given wins; Java's options are joined, and of two that disagree Java takes the last."""
+    merged = {**own, **given}
+    if JAVA_OPTIONS in given:
+        merged[JAVA_OPTIONS] = f"{own[JAVA_OPTIONS]} {given[JAVA_OPTIONS]}"
+    return merged
+
+
+def heap_mib() -> int:
+    """Return the heap for Spark's JVM in MiB: a quarter of the machine's memory, within bounds."""
+    lowest, highest = HEAP_MIB
+    return min(max(_memory_bytes() // 4 // 2**20, lowest), highest)
+
+
+def _memory_bytes() -> int:
+    """Return the memory of the machine, or of the container that this process is confined to."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no control group, or no limit: "max"
+        return min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return whole
+
+
+def _jvm_variables(java: Path, address: str | None) -> dict[str, str]:
+    """Return the variables of the JVM's process."""
+    variables = {**os.environ, "JAVA_HOME": str(java)}
+    if address is not None:
+        variables["SPARK_LOCAL_IP"] = address  # else Spark asks the network for this machine's name
+    return variables
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """Give a directory for Spark's temporary files and remove it at the end."""
+    try:
+        path = Path(tempfile.mkdtemp(prefix="endive-"))
+    except OSError as error:
+        raise SparkUnavailableError(
+            f"no directory for temporary files can be made ({error.strerror}: {error.filename})",
+            "set TMPDIR to a directory with free space that you can write to",
+        ) from None
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _python(directory: Path) -> str:
+    """Return the Python for workers on this machine: this one, behind a script that gives planners our daemon.
+
+    Spark starts processes that plan and commit for data sources with PySpark's own daemon, whatever
+    `spark.python.daemon.module` says. Each of them would load PyIceberg by itself, in a second or more.
+    """
+    python, shim = shlex.quote(sys.executable), directory / "python"
+    shim.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in *.lookup_data_sources) ;; "-m pyspark.daemon pyspark.sql."*) shift 2; '
+        f'exec {python} -m {DAEMON} "$@" ;; esac\n'
+        f'exec {python} "$@"\n',
+        encoding="utf-8",
+    )
+    shim.chmod(0o755)
+    try:
+        subprocess.run([shim, "-c", ""], check=True, capture_output=True)  # noqa: S603 - the lines above
+    except (OSError, subprocess.CalledProcessError):  # a directory from which nothing may be run
+        return sys.executable
+    return str(shim)
+
+
+@contextmanager
+def _variables(master: Master, directory: Path) -> Iterator[None]:
+    """Set the variables that PySpark reads in this process, and put back all that it changes."""
+    before = {name: os.environ.get(name) for name in (*FOREIGN, *SET_BY_PYSPARK)}
+    for name in FOREIGN:
+        os.environ.pop(name, None)
+    if master.is_local:
+        os.environ["PYSPARK_PYTHON"] = _python(directory)
+    elif "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value

@@ -1,0 +1,105 @@
+"""From a view to rows: which files, in which Spark tasks, and what a task does with its files.
+
+This is the one place for reading that uses parts of PyIceberg which it does not promise to keep. Its public
+`ArrowScan.to_record_batches` holds a whole file's rows in memory before it gives the first; the part below gives them
+as they come.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
+from pyiceberg.schema import Schema
+from pyiceberg.table import DataScan, FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from endive.errors import ConfigurationError
+from endive.spark.source.types import arrow_schema, struct_of
+from endive.spark.source.views import View, without_history
+
+BIN_BYTES = 128 * 2**20
+"""About what a Spark task reads, as in Spark's own file sources; a larger file is one task."""
+
+OPEN_BYTES = 4 * 2**20
+"""What opening a file costs, in bytes that could be read meanwhile."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What rows of a table a scan gives, and in which form."""
+
+    metadata: TableMetadata
+    schema: Schema
+    struct: StructType
+    row_filter: BooleanExpression
+
+
+class Files(InputPartition):
+    """The files that one Spark task reads, and all that it needs to read them."""
+
+    def __init__(self, shape: Shape, io: FileIO, tasks: Sequence[FileScanTask]) -> None:
+        super().__init__(None)
+        self.shape = shape
+        self.io = io
+        self.tasks = list(tasks)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the files: rows that match, in batches as Spark expects them."""
+        shape, target = self.shape, arrow_schema(self.shape.struct)
+        scan = ArrowScan(shape.metadata, self.io, shape.schema, shape.row_filter)
+        deletes = _read_all_delete_files(self.io, self.tasks)
+        for batch in scan._record_batches_from_scan_tasks_and_deletes(self.tasks, deletes):
+            # Files differ in how they hold text; Spark wants batches that are as it was told, nullability included.
+            yield pa.RecordBatch.from_arrays(
+                [column.cast(field.type) for column, field in zip(batch.columns, target, strict=True)], schema=target
+            )
+
+
+def shape_of(view: View, struct: StructType, row_filter: BooleanExpression) -> Shape:
+    """Return the form of a scan that gives `struct`: the table's columns, or some of them."""
+    schema = view.projected(tuple(struct.fieldNames()))
+    own = struct_of(schema, view.name)
+    faults = [
+        f"column {asked.name!r} is {there.dataType.simpleString()}, not {asked.dataType.simpleString()}"
+        for asked, there in zip(struct.fields, own.fields, strict=True)
+        if asked.dataType.simpleString() != there.dataType.simpleString()
+    ]
+    faults += [
+        f"column {asked.name!r} may be null in the table"
+        for asked, there in zip(struct.fields, own.fields, strict=True)
+        if there.nullable and not asked.nullable
+    ]
+    if faults:
+        raise ConfigurationError(view.name, faults)
+    return Shape(without_history(view.metadata), schema, struct, row_filter)
+
+
+def planned(view: View, row_filter: BooleanExpression = AlwaysTrue()) -> list[FileScanTask]:  # noqa: B008 - a constant
+    """Return the files of a view that may have rows that match."""
+    if view.snapshot_id is None:
+        return []
+    return list(DataScan(view.metadata, view.io, row_filter, snapshot_id=view.snapshot_id).plan_files())
+
+
+def partitions(view: View, shape: Shape, tasks: Iterable[FileScanTask]) -> list[Files]:
+    """Deal files to Spark tasks of about `BIN_BYTES` each, the largest first: the small ones even out the end."""
+    bins: list[Files] = []
+    collected: list[FileScanTask] = []
+    collected_bytes = 0
+    for task in sorted(tasks, key=lambda task: -_cost_bytes(task)):
+        if collected and collected_bytes + _cost_bytes(task) > BIN_BYTES:
+            bins.append(Files(shape, view.io, collected))
+            collected, collected_bytes = [], 0
+        collected.append(task)
+        collected_bytes += _cost_bytes(task)
+    return [*bins, Files(shape, view.io, collected)] if collected else bins
+
+
+def _cost_bytes(task: FileScanTask) -> int:
+    files = [task.file, *task.delete_files]
+    return sum(file.file_size_in_bytes + OPEN_BYTES for file in files)

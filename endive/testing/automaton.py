@@ -1,0 +1,142 @@
+"""A protocol as an automaton that is discovered step by step.
+
+A generator cannot be copied, so it cannot be run twice from the middle. But a protocol is determined by the replies it
+got: its state can be reached again by giving a fresh generator the same replies. Every state is entered once, with
+the request it makes next, and its successor for each reply is remembered. However many global states a search goes
+through, each protocol runs through each of its own states only a few times.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from endive.errors import EndiveError, InvariantError
+from endive.protocol.requests import Get, GetAll, NewId, Request, Steps
+from endive.testing.fingerprint import fingerprint
+
+Program = Callable[[], Steps[Any]]
+
+
+@dataclass(frozen=True)
+class Raise:
+    """A reply that is an error, raised inside the protocol."""
+
+    error: EndiveError
+
+
+@dataclass(slots=True)
+class Node:
+    """A state of a protocol: what it asks next, or how it ended."""
+
+    number: int
+    request: Request[Any] | None
+    """None: it has ended."""
+    result: Hashable = None
+    """What it returned, or the error it ended with."""
+    parent: "Node | None" = None
+    reply: Hashable = None
+    """How this state was reached the first time."""
+    successors: dict[Hashable, "Node"] = field(default_factory=dict)
+    live: Steps[Any] | None = None
+    """A generator in this state, until it is used."""
+
+
+def one_at_a_time(steps: Steps[Any], place: int = 0) -> Steps[Any]:
+    """Ask for objects one by one where the protocol asks for several, so that others can act in between.
+
+    Ids are drawn here: they concern nobody else, and their number is part of the protocol's state.
+    """
+    ids_drawn = 0
+    request = next(steps, None)
+    while request is not None:
+        if isinstance(request, NewId):
+            ids_drawn += 1
+            answer: Any = f"{place + 0xE000:08x}{ids_drawn:024x}"
+            error = None
+        elif isinstance(request, GetAll):
+            replies: tuple[Any, ...] = ()
+            for path in request.paths:
+                reply = yield Get(path)
+                replies = (*replies, reply)
+            answer = replies
+            error = None
+        else:
+            try:
+                answer = yield request
+                error = None
+            except EndiveError as raised:
+                answer, error = None, raised
+        try:
+            request = steps.send(answer) if error is None else steps.throw(error)
+        except StopIteration as stop:
+            return stop.value
+    return None
+
+
+class Automaton:
+    """The states of one program that have been met so far."""
+
+    def __init__(self, program: Program, place: int = 0, merge: bool = True) -> None:
+        self._program = program
+        self._place = place
+        self._merge = merge
+        self._nodes: dict[Hashable, Node] = {}
+        self.nodes: list[Node] = []
+        steps = self._fresh()
+        self.start = self._enter(steps, lambda: next(steps), None, None)
+
+    def after(self, node: Node, reply: Hashable) -> Node:
+        """Return the state in which `reply` puts a protocol that is in the state `node`."""
+        successor = node.successors.get(reply)
+        if successor is None:
+            steps = node.live or self._replayed(node)
+            node.live = None
+            successor = self._enter(steps, lambda: _give(steps, reply), node, reply)
+            node.successors[reply] = successor
+        return successor
+
+    def _fresh(self) -> Steps[Any]:
+        return one_at_a_time(self._program(), self._place)
+
+    def _replayed(self, node: Node) -> Steps[Any]:
+        replies: list[Hashable] = []
+        while node.parent is not None:
+            replies.append(node.reply)
+            node = node.parent
+        steps = self._fresh()
+        next(steps)
+        for reply in reversed(replies):
+            _give(steps, reply)
+        return steps
+
+    def _enter(
+        self, steps: Steps[Any], advance: Callable[[], Request[Any]], parent: Node | None, reply: Hashable
+    ) -> Node:
+        result: Hashable = None
+        request: Request[Any] | None = None
+        try:
+            request = advance()
+        except StopIteration as stop:
+            result = fingerprint(stop.value)
+        except InvariantError:
+            raise
+        except EndiveError as error:
+            result = fingerprint(error)
+        if self._merge or request is None:
+            key: Hashable = (fingerprint(steps), result)
+        else:
+            key = (None if parent is None else parent.number, reply)
+        known = self._nodes.get(key)
+        if known is None:
+            known = Node(len(self.nodes), request, result, parent, reply, live=steps if request is not None else None)
+            self._nodes[key] = known
+            self.nodes.append(known)
+        elif known.request != request:
+            raise InvariantError("states that look equal ask for the same", f"{known.request} and {request}")
+        return known
+
+
+def _give(steps: Steps[Any], reply: Hashable) -> Request[Any]:
+    if isinstance(reply, Raise):
+        return steps.throw(reply.error)
+    return steps.send(reply)
