@@ -17,7 +17,7 @@ from endive.catalog.model.records import (
     FORMAT_VERSION,
     CatalogRecord,
 )
-from endive.catalog.model.transaction import Transaction, TransactionalStore, Work
+from endive.catalog.model.transaction import Transaction, TransactionalStore, TransactionFunction
 from endive.catalog.operations import namespaces
 from endive.catalog.operations.namespaces import PropertiesChange
 from endive.catalog.settings import require_known
@@ -177,7 +177,7 @@ class NamespaceCatalog(Closing):
 
     # Running works.
 
-    def _transact(self, work: Work[T]) -> T:
+    def _transact(self, work: TransactionFunction[T]) -> T:
         return self._repeating(lambda: self.store.transact(work))
 
     def _repeating(self, first: Callable[[], T], again: Callable[[], T] | None = None) -> T:

@@ -160,13 +160,13 @@ class TableCatalog(NamespaceCatalog):
         """Return a table as it is now."""
         name = table_of(identifier)
         view = self.store.read(lambda tx: tables.load_table(tx, name))
-        if view.record.is_dirty and not self.store.is_taken:  # who has taken it writes the file, too
+        if view.record.is_dirty and not self.store.is_exclusive_elsewhere:  # who has taken it writes the file, too
             self._publisher.remind(name)
         return _loaded(view)
 
     def _load_known(self, name: Identifier) -> LoadedTable:
         """Return a table at least as new as this process's last commit to it, without a request."""
-        return _loaded(self.store.read_known(lambda tx: tables.load_table(tx, name)))
+        return _loaded(self.store.read_cached(lambda tx: tables.load_table(tx, name)))
 
     def table_exists(self, identifier: str | Identifier) -> bool:
         """Whether there is such a table."""

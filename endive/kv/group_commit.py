@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 from endive.errors import EndiveError, OutcomeUnknownError, StoreClosedError
-from endive.kv.transaction import Outcome, Work
+from endive.kv.transaction import Outcome, TransactionFunction
 from endive.logs import log_error
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ PATIENCE = 4.0
 RETRY_LINGER_GROUPS = 8
 """After waiting in vain, so that fewer works were committed per second, it is tried again once in so many groups."""
 
-Commit = Callable[[Sequence[Work[Any]]], tuple[Outcome, ...]]
+Commit = Callable[[Sequence[TransactionFunction[Any]]], tuple[Outcome, ...]]
 
 
 class Answer:
@@ -67,7 +67,7 @@ class Committer:
         self._url = url
         self._works_max = works_max
         self._linger_max_s = linger_max_ms / 1000
-        self._waiting: deque[tuple[Work[Any], Answer]] = deque()
+        self._waiting: deque[tuple[TransactionFunction[Any], Answer]] = deque()
         self._arrived_s = 0.0
         """When the last one of them came."""
         self._changed = Condition(Lock())
@@ -83,7 +83,7 @@ class Committer:
         self._thread = Thread(target=self._work, name="endive-commit", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Work[Any]) -> Answer:
+    def submit(self, work: TransactionFunction[Any]) -> Answer:
         """Let a work wait for the next group."""
         if current_thread() is self._thread:
             raise RuntimeError("a work cannot wait for another transaction: it would wait for itself")
@@ -120,7 +120,7 @@ class Committer:
             for (_, answer), outcome in zip(group, outcomes, strict=True):
                 answer.give(outcome)
 
-    def _next_group(self) -> list[tuple[Work[Any], Answer]]:
+    def _next_group(self) -> list[tuple[TransactionFunction[Any], Answer]]:
         """Return the works of the next group; none if the store is closed."""
         with self._changed:
             while not self._waiting and not self._closed:
@@ -147,7 +147,7 @@ class Committer:
         helped = len(self._waiting) * self._commit_s >= before * (self._commit_s + monotonic() - started_s)
         self._in_vain = 0 if helped else self._in_vain + 1
 
-    def _outcomes(self, works: Sequence[Work[Any]]) -> Sequence[Outcome]:
+    def _outcomes(self, works: Sequence[TransactionFunction[Any]]) -> Sequence[Outcome]:
         """Commit works as a group; return what became of each."""
         try:
             return self._commit(works)

@@ -35,7 +35,7 @@ from endive.kv.maintenance.background import Housekeeper
 from endive.kv.manifest import StoreManifest
 from endive.kv.options import SharedOptions
 from endive.kv.sst.cache import BlockCache
-from endive.kv.transaction import Outcome, Transaction, Work, run_work
+from endive.kv.transaction import Outcome, Transaction, TransactionFunction, run_function
 from endive.kv.turns import Turns
 from endive.objects.api import ObjectStore, require_creates
 from endive.protocol.sequenced import Numbered
@@ -103,7 +103,7 @@ class SharedStore(Closing):
 
     # Transactions and reads.
 
-    def transact(self, work: Work[T]) -> T:
+    def transact(self, work: TransactionFunction[T]) -> T:
         """Run a work on the newest state, and return what it returns when everything it has put is durable.
 
         What the work raises is raised here; nothing of it was written then. `OutcomeUnknownError`: it may have been,
@@ -113,12 +113,12 @@ class SharedStore(Closing):
         result: T = self._committer.submit(work).result()
         return result
 
-    def read(self, work: Work[T]) -> T:
+    def read(self, work: TransactionFunction[T]) -> T:
         """Run a work that only reads, on a state at least as new as this call."""
         self._require_usable()
         return self._read(work, self._fresh())
 
-    def read_known(self, work: Work[T]) -> T:
+    def read_cached(self, work: TransactionFunction[T]) -> T:
         """Run a work that only reads, on the state that this process knows. It may be behind others' commits."""
         self._require_usable()
         return self._read(work, self._state)
@@ -128,11 +128,11 @@ class SharedStore(Closing):
         self._require_usable()
         self._fresh()
 
-    def _read(self, work: Work[T], state: MemberState) -> T:
+    def _read(self, work: TransactionFunction[T], state: MemberState) -> T:
         for _ in range(REFRESHES_MAX):
             transaction = Transaction(state.manifest.value.runs, state.recent, self.cache, is_writable=False)
             try:
-                outcome = self.driver.run(run_work(work, transaction))
+                outcome = self.driver.run(run_function(work, transaction))
             except MissingObjectError:
                 before, state = state, self._fresh()
                 if state.manifest.number == before.manifest.number:
@@ -144,7 +144,7 @@ class SharedStore(Closing):
             return result
         raise MissingObjectError(self.driver.objects.url)
 
-    def _commit(self, works: Sequence[Work[Any]]) -> tuple[Outcome, ...]:
+    def _commit(self, works: Sequence[TransactionFunction[Any]]) -> tuple[Outcome, ...]:
         """Commit a group, in the committer's thread."""
         before = self._ready_to_write()
         self._await_turn()
@@ -189,7 +189,7 @@ class SharedStore(Closing):
         is_quiet = monotonic() - self._met_s >= self.options.retake_ms / 1000
         return self.options.exclusive and not state.own_epoch and is_quiet
 
-    def _committed(self, state: MemberState, works: Sequence[Work[Any]]) -> Committed:
+    def _committed(self, state: MemberState, works: Sequence[TransactionFunction[Any]]) -> Committed:
         """Commit a group; takes the store if somebody else keeps it, for nothing was written then."""
         try:
             return self.driver.run(commit_group(state, works, self.cache, TAKING_LOOKS_MAX))
@@ -269,7 +269,7 @@ class SharedStore(Closing):
     # The rest.
 
     @property
-    def is_taken(self) -> bool:
+    def is_exclusive_elsewhere(self) -> bool:
         """Whether another process keeps the store to itself, as far as this one knows; a commit would take it away."""
         return not self._state.is_joined
 

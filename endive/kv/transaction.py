@@ -102,7 +102,7 @@ class Transaction:
         return rows
 
 
-Work = Callable[[Transaction], Steps[T]]
+TransactionFunction = Callable[[Transaction], Steps[T]]
 """Reads, decides and puts. May be run several times; raising an error aborts this work alone."""
 
 
@@ -114,7 +114,7 @@ class Outcome:
     error: Exception | None = None
 
 
-def run_work(work: Work[Any], transaction: Transaction) -> Steps[Outcome]:
+def run_function(work: TransactionFunction[Any], transaction: Transaction) -> Steps[Outcome]:
     """Run one work to its end. `MissingObjectError`: the state is too old, whatever the work made of that."""
     try:
         value = yield from work(transaction)
@@ -127,15 +127,15 @@ def run_work(work: Work[Any], transaction: Transaction) -> Steps[Outcome]:
     return outcome
 
 
-def run_works(
-    works: Sequence[Work[Any]], runs: tuple[SortedRun, ...], recent: Recent, cache: TableCache
+def run_functions(
+    works: Sequence[TransactionFunction[Any]], runs: tuple[SortedRun, ...], recent: Recent, cache: TableCache
 ) -> Steps[tuple[tuple[Outcome, ...], dict[bytes, bytes | None]]]:
     """Run works one after the other, each on what those before it have put. Return outcomes, and all rows to write."""
     rows: dict[bytes, bytes | None] = {}
     outcomes: tuple[Outcome, ...] = ()
     for number in range(len(works)):
         transaction = Transaction(runs, recent, cache, rows)
-        outcome = yield from run_work(works[number], transaction)
+        outcome = yield from run_function(works[number], transaction)
         if outcome.error is None:
             rows.update(transaction.rows)
         outcomes = (*outcomes, outcome)

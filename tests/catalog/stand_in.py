@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from threading import Lock
 from typing import Any, TypeVar
 
-from endive.catalog.model.transaction import Transaction, Work
+from endive.catalog.model.transaction import Transaction, TransactionFunction
 from endive.protocol.requests import Request, Steps
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ def run(work: Callable[[Transaction], Generator[Request[Any], Any, T]], tx: Tran
 class DictStore:
     """Lets somebody else in before or after the next transaction, if it is told to."""
 
-    is_taken = False
+    is_exclusive_elsewhere = False
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
@@ -54,7 +54,7 @@ class DictStore:
         self.before: Callable[[], object] | None = None
         self.after: Callable[[], object] | None = None
 
-    def transact(self, work: Work[T]) -> T:
+    def transact(self, work: TransactionFunction[T]) -> T:
         before, self.before = self.before, None
         if before is not None:
             before()
@@ -64,7 +64,7 @@ class DictStore:
             after()
         return result
 
-    def _transact(self, work: Work[T]) -> T:
+    def _transact(self, work: TransactionFunction[T]) -> T:
         with self.lock:
             tx = DictTransaction(self.rows)
             result = run(work, tx)
@@ -76,14 +76,14 @@ class DictStore:
             self.transactions += 1
             return result
 
-    def read(self, work: Work[T]) -> T:
+    def read(self, work: TransactionFunction[T]) -> T:
         with self.lock:
             tx = DictTransaction(self.rows)
             result = run(work, tx)
             assert tx.changes == {}
             return result
 
-    def read_known(self, work: Work[T]) -> T:
+    def read_cached(self, work: TransactionFunction[T]) -> T:
         return self.read(work)
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class Counting(DictStore):
         self.changed: list[int] = []
         self.left: int | None = None
 
-    def _transact(self, work: Work[T]) -> T:
+    def _transact(self, work: TransactionFunction[T]) -> T:
         if self.left == 0:
             raise Died
         self.left = None if self.left is None else self.left - 1

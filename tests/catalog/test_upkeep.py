@@ -8,7 +8,7 @@ from pyiceberg.table import StaticTable, Table
 
 from endive.catalog import KVCatalog
 from endive.catalog.model.keys import snapshots_of, table_key
-from endive.catalog.model.transaction import Work
+from endive.catalog.model.transaction import TransactionFunction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import AlreadyInCatalogError, CommitConflictError, ConfigurationError, NotInCatalogError
 from tests.catalog.stand_in import DictStore
@@ -242,7 +242,7 @@ def test_by_default_the_file_is_there_before_the_record_names_it(
     named: list[bool] = []
     original = store.transact
 
-    def look(work: Work[Any]) -> Any:
+    def look(work: TransactionFunction[Any]) -> Any:
         result = original(work)
         location = kv.load_table(NAME).metadata_location
         named.append(Path(location.removeprefix("file://")).exists())

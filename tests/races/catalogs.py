@@ -39,7 +39,7 @@ from endive.catalog.operations.tables import TableView, create_table, drop_table
 from endive.errors import AlreadyInCatalogError, EndiveError, NotInCatalogError, OutcomeUnknownError
 from endive.kv.log.shared_epoch import MemberState, catch_up, commit_group, join_shared
 from endive.kv.sst.reading import NoCache
-from endive.kv.transaction import Transaction, run_works
+from endive.kv.transaction import Transaction, run_functions
 from endive.protocol.requests import Steps, ask
 from endive.testing.explorer import Invariant, Record
 from tests.races.processes import driver_of
@@ -127,7 +127,7 @@ def registered(tx: Transaction) -> Steps[bool]:
 def clearing(state: MemberState) -> Steps[str]:
     """Clear the rows of a dropped table, as they were at one look, and then its mark."""
     state = yield from catch_up(state)
-    seen, _ = yield from run_works((dropped_rows,), state.manifest.value.runs, state.recent, NoCache())
+    seen, _ = yield from run_functions((dropped_rows,), state.manifest.value.runs, state.recent, NoCache())
     keys: tuple[bytes, ...] = tuple(seen[0].value)
     for work in (partial(clear_piece, keys), forget):
         ended = yield from commit_group(state, (work,), NoCache(), LOOKS)
@@ -170,7 +170,7 @@ def committing_known(letter: str, state: MemberState) -> Steps[str]:
     """Work a change out, commit it, and begin anew as long as the table has moved on."""
     for _ in range(ROUNDS):
         state = yield from catch_up(state)
-        seen, _ = yield from run_works((record_of,), state.manifest.value.runs, state.recent, NoCache())
+        seen, _ = yield from run_functions((record_of,), state.manifest.value.runs, state.recent, NoCache())
         known = seen[0].value
         if known is None:
             yield from ask(Record((letter, False)))
@@ -243,7 +243,7 @@ def everything(tx: Transaction) -> Steps[tuple[tuple[bytes, bytes], ...]]:
 
 def _read_all() -> Steps[Rows]:
     state = yield from join_shared()
-    outcomes, _ = yield from run_works((everything,), state.manifest.value.runs, state.recent, NoCache())
+    outcomes, _ = yield from run_functions((everything,), state.manifest.value.runs, state.recent, NoCache())
     return dict(outcomes[0].value)
 
 

@@ -11,7 +11,7 @@ from endive.kv.manifest import Checkpoint
 from endive.kv.manifest_format import MANIFESTS
 from endive.kv.sst.format import encode_fence
 from endive.kv.sst.reading import TableCache
-from endive.kv.transaction import Work, run_works
+from endive.kv.transaction import TransactionFunction, run_functions
 from endive.kv.views import newer_than
 from endive.protocol.fencing import contiguous_end, fence
 from endive.protocol.requests import NewId, Steps, ask
@@ -90,11 +90,11 @@ def not_computed_anew() -> Any:
     """Rows that were computed for a slot that is taken are written to the next."""
 
     def commit_group(
-        state: MemberState, works: Sequence[Work[Any]], cache: TableCache, looks_max: int = 1
+        state: MemberState, works: Sequence[TransactionFunction[Any]], cache: TableCache, looks_max: int = 1
     ) -> Steps[Committed]:
         from endive.kv.log.shared_epoch import _commit
 
-        outcomes, rows = yield from run_works(works, state.manifest.value.runs, state.recent, cache)
+        outcomes, rows = yield from run_functions(works, state.manifest.value.runs, state.recent, cache)
         for losses in range(5):
             state, committed = yield from _commit(state, rows)
             if committed:

@@ -17,7 +17,7 @@ from endive.kv.maintenance.compactor import claim_compactor
 from endive.kv.sst.format import Rows, decode_footer, encode_sst
 from endive.kv.sst.lookup import find_in_groups, find_in_runs
 from endive.kv.sst.reading import NoCache
-from endive.kv.transaction import Transaction, run_works
+from endive.kv.transaction import Transaction, run_functions
 from endive.kv.views import newest_view
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId, Steps, ask
@@ -95,7 +95,7 @@ def committing_and_reading(letter: str, state: MemberState) -> Steps[str]:
 def reading(state: MemberState, expected: str = FIRST) -> Steps[str]:
     """Read as a member that has not looked for a while."""
     newer = yield from catch_up(state)
-    outcomes, _ = yield from run_works((read_logs,), newer.manifest.value.runs, newer.recent, NoCache())
+    outcomes, _ = yield from run_functions((read_logs,), newer.manifest.value.runs, newer.recent, NoCache())
     yield from ask(Record(("read", outcomes[0].value, expected)))
     return "done"
 

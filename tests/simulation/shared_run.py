@@ -24,7 +24,7 @@ from endive.kv.maintenance.check import check_store
 from endive.kv.sst.format import Rows, encode_sst
 from endive.kv.sst.lookup import find_in_groups, find_in_runs
 from endive.kv.sst.reading import NoCache
-from endive.kv.transaction import Transaction, run_works
+from endive.kv.transaction import Transaction, run_functions
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId, Sleep, Steps, ask
 from endive.rng import Stream
@@ -144,7 +144,7 @@ class SharedRun(Run):
                     fresh = yield from catch_up(state)
                 if fresh is not None:
                     manifest = fresh.manifest.value
-                    outcomes, _ = yield from run_works((read_both,), manifest.runs, fresh.recent, NoCache())
+                    outcomes, _ = yield from run_functions((read_both,), manifest.runs, fresh.recent, NoCache())
                     self.seen.append(Seen(begun_ms, self.world.now_ms, outcomes[0].value))
                     state = fresh if rng.random() < 0.5 else state
             except MissingObjectError:

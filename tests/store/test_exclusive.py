@@ -243,7 +243,7 @@ def test_what_was_compacted_is_let_go_though_commits_bring_no_news() -> None:
         store.look_around()
 
         assert store.stats()["uncompacted_slots"] <= 1
-        assert store.read_known(get(b"7")) == b"x" * 100
+        assert store.read_cached(get(b"7")) == b"x" * 100
 
 
 class Paused(MemoryStore):

@@ -9,7 +9,7 @@ import pytest
 
 from endive.drivers.blocking import random_id
 from endive.kv.group_commit import Committer
-from endive.kv.transaction import Outcome, Transaction, Work
+from endive.kv.transaction import Outcome, Transaction, TransactionFunction
 from endive.protocol.requests import Steps
 
 
@@ -20,7 +20,7 @@ def nothing(tx: Transaction) -> Steps[None]:
 def test_a_committer_that_comes_back_at_once_is_not_counted_twice() -> None:
     sizes: list[int] = []
 
-    def commit(works: Sequence[Work[Any]]) -> tuple[Outcome, ...]:
+    def commit(works: Sequence[TransactionFunction[Any]]) -> tuple[Outcome, ...]:
         sizes.append(len(works))
         return tuple(Outcome(number) for number in range(len(works)))
 
@@ -37,7 +37,7 @@ def test_a_group_takes_those_who_came_while_the_last_one_was_under_way() -> None
     sizes: list[int] = []
     may_end, has_begun = Event(), Event()
 
-    def commit(works: Sequence[Work[Any]]) -> tuple[Outcome, ...]:
+    def commit(works: Sequence[TransactionFunction[Any]]) -> tuple[Outcome, ...]:
         sizes.append(len(works))
         has_begun.set()
         may_end.wait()

@@ -19,14 +19,14 @@ from endive.errors import (
 )
 from endive.kv import Reader, SharedOptions, SharedStore, Store
 from endive.kv.maintenance.check import check_store
-from endive.kv.transaction import Transaction, Work
+from endive.kv.transaction import Transaction, TransactionFunction
 from endive.objects import MemoryStore
 from endive.protocol.requests import Steps
 
 QUIET = SharedOptions(compact_here=False, poll_interval_ms=3_600_000, retention_ms=0)
 
 
-def put(key: bytes, value: bytes) -> Work[None]:
+def put(key: bytes, value: bytes) -> TransactionFunction[None]:
     def work(tx: Transaction) -> Steps[None]:
         yield from ()
         tx.put(key, value)
@@ -34,21 +34,21 @@ def put(key: bytes, value: bytes) -> Work[None]:
     return work
 
 
-def get(key: bytes) -> Work[bytes | None]:
+def get(key: bytes) -> TransactionFunction[bytes | None]:
     def work(tx: Transaction) -> Steps[bytes | None]:
         return (yield from tx.get(key))
 
     return work
 
 
-def scan(prefix: bytes) -> Work[tuple[tuple[bytes, bytes], ...]]:
+def scan(prefix: bytes) -> TransactionFunction[tuple[tuple[bytes, bytes], ...]]:
     def work(tx: Transaction) -> Steps[tuple[tuple[bytes, bytes], ...]]:
         return (yield from tx.scan(prefix))
 
     return work
 
 
-def add_one(key: bytes) -> Work[int]:
+def add_one(key: bytes) -> TransactionFunction[int]:
     def work(tx: Transaction) -> Steps[int]:
         held = yield from tx.get(key)
         count = int(held or b"0") + 1
@@ -62,7 +62,7 @@ class TooManyError(Exception):
     """The test's own."""
 
 
-def add_one_up_to(key: bytes, most: int) -> Work[int]:
+def add_one_up_to(key: bytes, most: int) -> TransactionFunction[int]:
     def work(tx: Transaction) -> Steps[int]:
         held = yield from tx.get(key)
         tx.put(key, b"%d" % (int(held or b"0") + 1))
@@ -89,7 +89,7 @@ def test_a_work_reads_and_writes() -> None:
         assert store.transact(add_one(b"n")) == 1
         assert store.transact(add_one(b"n")) == 2
         assert store.read(get(b"n")) == b"2"
-        assert store.read_known(get(b"n")) == b"2"
+        assert store.read_cached(get(b"n")) == b"2"
 
 
 def test_a_scan_sees_levels_recent_rows_and_its_own() -> None:
@@ -214,7 +214,7 @@ def test_joining_writes_nothing() -> None:
         with SharedStore(objects, QUIET) as second:
             assert {info.path for info in objects.list("")} == before
             assert second.transact(add_one(b"n")) == 2
-        assert first.read_known(get(b"n")) == b"1"
+        assert first.read_cached(get(b"n")) == b"1"
         assert first.read(get(b"n")) == b"2"
         assert first.transact(add_one(b"n")) == 3
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.table import StaticTable
 
 from endive.catalog.connection import FOLDER, open_place
-from endive.catalog.model.transaction import Work
+from endive.catalog.model.transaction import TransactionFunction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.cli.catalog.columns import parse_partitions, parse_schema
 from endive.kv import SharedStore
@@ -67,7 +67,7 @@ class Lake:
         finally:
             catalog.close()
 
-    def tamper(self, work: Work[Any]) -> None:
+    def tamper(self, work: TransactionFunction[Any]) -> None:
         """Change rows behind the catalog's back."""
         with SharedStore(open_place(f"{self.url}/{FOLDER}", {}), create=False) as store:
             store.transact(work)

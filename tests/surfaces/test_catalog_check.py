@@ -13,7 +13,7 @@ from endive.catalog.maintenance.row_check import Finding
 from endive.catalog.model import keys
 from endive.catalog.model.keys import table_key
 from endive.catalog.model.records import SnapshotRecord, TableRecord
-from endive.catalog.model.transaction import Transaction, Work
+from endive.catalog.model.transaction import Transaction, TransactionFunction
 from endive.catalog.operations.tables import drop_table
 from endive.protocol.requests import Steps
 from tests.surfaces.lake import Lake, events
@@ -132,7 +132,7 @@ def test_data_files_are_looked_for_if_wanted(filled: Lake) -> None:
 # Rows. Each of these works spoils one, and the check must say what is named beside it.
 
 
-def putting(key: bytes, value: bytes) -> Work[None]:
+def putting(key: bytes, value: bytes) -> TransactionFunction[None]:
     def work(tx: Transaction) -> Steps[None]:
         yield from ()
         tx.put(key, value)
@@ -140,7 +140,7 @@ def putting(key: bytes, value: bytes) -> Work[None]:
     return work
 
 
-def removing(prefix: str) -> Work[None]:
+def removing(prefix: str) -> TransactionFunction[None]:
     """Remove the first row of a keyspace."""
 
     def work(tx: Transaction) -> Steps[None]:
@@ -150,7 +150,7 @@ def removing(prefix: str) -> Work[None]:
     return work
 
 
-def spoiling(prefix: str) -> Work[None]:
+def spoiling(prefix: str) -> TransactionFunction[None]:
     """Write half of the first row of a keyspace."""
 
     def work(tx: Transaction) -> Steps[None]:
@@ -161,7 +161,7 @@ def spoiling(prefix: str) -> Work[None]:
     return work
 
 
-def moving(prefix: str, old: bytes, new: bytes) -> Work[None]:
+def moving(prefix: str, old: bytes, new: bytes) -> TransactionFunction[None]:
     """Put the first row of a keyspace under another key, in the place of its own."""
 
     def work(tx: Transaction) -> Steps[None]:
@@ -173,7 +173,7 @@ def moving(prefix: str, old: bytes, new: bytes) -> Work[None]:
     return work
 
 
-def changing_table(change: Callable[[TableRecord], TableRecord]) -> Work[None]:
+def changing_table(change: Callable[[TableRecord], TableRecord]) -> TransactionFunction[None]:
     def work(tx: Transaction) -> Steps[None]:
         body = yield from tx.get(EVENTS)
         assert body is not None
@@ -229,7 +229,7 @@ def refs_to_nowhere(record: TableRecord) -> TableRecord:
 
 
 STRAY = f"{keys.SNAPSHOTS}{UUID(int=7)}/7"
-ROW_DAMAGES: dict[str, tuple[Work[None], str]] = {
+ROW_DAMAGES: dict[str, tuple[TransactionFunction[None], str]] = {
     "a table cannot be read": (spoiling(keys.TABLES), "__tables/db/events: the row cannot be read"),
     "a namespace cannot be read": (spoiling(keys.NAMESPACES), "__namespaces/db: the row cannot be read"),
     "a snapshot cannot be read": (spoiling(keys.SNAPSHOTS), "db.events: its rows cannot be read"),

@@ -43,7 +43,7 @@ from endive.catalog.commit.transaction import Stale, commit_changes, known_answe
 from endive.catalog.model.keys import snapshot_key
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.records import CommitRecord, SnapshotRecord
-from endive.catalog.model.transaction import Transaction, TransactionalStore, Work
+from endive.catalog.model.transaction import Transaction, TransactionalStore, TransactionFunction
 from endive.catalog.operations import tables
 from endive.catalog.operations.tables import TableView
 from endive.errors import (
@@ -184,7 +184,7 @@ class Committer:
         return answer
 
     def _transact(self, proposals: Sequence[Proposal], commit_id: str) -> Answers | Stale:
-        work: Work[Answers | Stale] = partial(
+        work: TransactionFunction[Answers | Stale] = partial(
             commit_changes,
             changes=[(proposal.change, proposal.staged) for proposal in proposals],
             commit_id=commit_id,
@@ -196,7 +196,7 @@ class Committer:
         except OutcomeUnknownError as unknown:
             return self._repeat(work, unknown)
 
-    def _repeat(self, work: Work[Answers | Stale], unknown: OutcomeUnknownError) -> Answers:
+    def _repeat(self, work: TransactionFunction[Answers | Stale], unknown: OutcomeUnknownError) -> Answers:
         try:
             answer = self.store.transact(work)
         except Exception as error:
@@ -261,7 +261,7 @@ class Committer:
 
     def _view(self, change: TableChange, whole: bool) -> TableView | None:
         """Return the table as this process knows it; as it is, if it seems not to fit the change."""
-        view = self.store.read_known(lambda tx: _look(tx, change, whole))
+        view = self.store.read_cached(lambda tx: _look(tx, change, whole))
         metadata = view.metadata if view is not None else None
         if (view is None) != change.creates or failed_requirements(change, metadata):
             view = self.store.read(lambda tx: _look(tx, change, whole))
@@ -310,7 +310,7 @@ class Committer:
         if proposal.view is None:
             return None
         key = snapshot_key(proposal.view.record.uuid, snapshot_id)
-        body = self.store.read_known(lambda tx: tx.get(key))
+        body = self.store.read_cached(lambda tx: tx.get(key))
         return None if body is None else SnapshotRecord.decoded(body).snapshot.manifest_list
 
     @contextmanager

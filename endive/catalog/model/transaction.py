@@ -32,26 +32,26 @@ class Transaction(Protocol):
         ...
 
 
-Work = Callable[[Transaction], Steps[T]]
+TransactionFunction = Callable[[Transaction], Steps[T]]
 
 
 class TransactionalStore(Protocol):
     """Runs works. `endive.kv.SharedStore` is one."""
 
     @property
-    def is_taken(self) -> bool:
+    def is_exclusive_elsewhere(self) -> bool:
         """Whether another process keeps the store to itself, so that writing would take it away."""
         ...
 
-    def transact(self, work: Work[T]) -> T:
+    def transact(self, work: TransactionFunction[T]) -> T:
         """Run a work on the newest state; return when its changes are durable. Raises what the work raises."""
         ...
 
-    def read(self, work: Work[T]) -> T:
+    def read(self, work: TransactionFunction[T]) -> T:
         """Run a work that changes nothing, on a state at least as new as this call."""
         ...
 
-    def read_known(self, work: Work[T]) -> T:
+    def read_cached(self, work: TransactionFunction[T]) -> T:
         """Run a work that changes nothing on the state this process knows, which others may have left behind."""
         ...
 

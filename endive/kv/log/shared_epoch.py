@@ -70,7 +70,7 @@ from endive.kv.manifest import StoreManifest
 from endive.kv.manifest_format import MANIFESTS
 from endive.kv.sst.format import Rows, decode_sst, encode_sst
 from endive.kv.sst.reading import TableCache
-from endive.kv.transaction import Outcome, Work, run_works
+from endive.kv.transaction import Outcome, TransactionFunction, run_functions
 from endive.kv.views import newer_than
 from endive.protocol.fencing import contiguous_end
 from endive.protocol.requests import GetAll, NewId, Sleep, Steps, ask, create
@@ -296,7 +296,7 @@ def _next_groups(after: int) -> Steps[tuple[Group, ...]]:
 
 
 def commit_group(
-    state: MemberState, works: Sequence[Work[Any]], cache: TableCache, looks_max: int = LOOKS_MAX
+    state: MemberState, works: Sequence[TransactionFunction[Any]], cache: TableCache, looks_max: int = LOOKS_MAX
 ) -> Steps[Committed]:
     """Run works on the newest state and make what they put durable in one slot.
 
@@ -310,7 +310,7 @@ def commit_group(
             state = yield from rejoin(state, looks_max)
             is_fresh = True
         try:
-            outcomes, rows = yield from run_works(works, state.manifest.value.runs, state.recent, cache)
+            outcomes, rows = yield from run_functions(works, state.manifest.value.runs, state.recent, cache)
         except MissingObjectError as error:
             state = yield from _after_missing(state, error)
             is_fresh = True

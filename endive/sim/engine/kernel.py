@@ -462,7 +462,7 @@ def tally_beside(c, g, t):
 
 
 @inlined
-def is_taken(taken, begin, count, index):
+def is_exclusive_elsewhere(taken, begin, count, index):
     """Whether `index` is among the `count` things taken."""
     for j in range(begin, begin + count):
         if taken[j] == index:
@@ -486,11 +486,11 @@ def pick(sums, weights, total, taken, begin, count, bits):
         return low
     whole = 0.0
     for index in range(total):
-        if not is_taken(taken, begin, count, index):
+        if not is_exclusive_elsewhere(taken, begin, count, index):
             whole += weights[index]
     target, so_far, last = u * whole, 0.0, 0
     for index in range(total):
-        if not is_taken(taken, begin, count, index):
+        if not is_exclusive_elsewhere(taken, begin, count, index):
             so_far += weights[index]
             last = index
             if target < so_far:

@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from endive.catalog.commit.committer import Committer
-from endive.catalog.model.transaction import Work
+from endive.catalog.model.transaction import TransactionFunction
 from endive.errors import OutcomeUnknownError
 from tests.catalog.stand_in import DictStore
 
@@ -23,7 +23,7 @@ class Interrupted(DictStore):
         self.answers_lost = 0
         self.requests_lost = 0
 
-    def _transact(self, work: Work[T]) -> T:
+    def _transact(self, work: TransactionFunction[T]) -> T:
         if self.requests_lost:
             self.requests_lost -= 1
             raise OutcomeUnknownError("wal/1")

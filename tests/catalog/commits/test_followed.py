@@ -9,7 +9,7 @@ from pyiceberg.table import StaticTable, Table
 from endive.catalog.model.keys import files_of, table_key
 from endive.catalog.model.names import table_of
 from endive.catalog.model.records import TableRecord
-from endive.catalog.model.transaction import Work
+from endive.catalog.model.transaction import TransactionFunction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from tests.catalog.commits.interrupted import Interrupted, setting
 from tests.catalog.tables import NAME, NUMBERS, numbers
@@ -33,9 +33,9 @@ class CountedReads(Interrupted):
 
     reads = 0
 
-    def read_known(self, work: Work[T]) -> T:
+    def read_cached(self, work: TransactionFunction[T]) -> T:
         self.reads += 1
-        return super().read_known(work)
+        return super().read_cached(work)
 
 
 @pytest.fixture

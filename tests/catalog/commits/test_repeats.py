@@ -12,7 +12,7 @@ from pyiceberg.types import LongType
 from endive.catalog import KVCatalog, TableChange
 from endive.catalog.commit import rebase
 from endive.catalog.commit import transaction as commit
-from endive.catalog.model.transaction import Work
+from endive.catalog.model.transaction import TransactionFunction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError
 from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of, setting
@@ -96,16 +96,16 @@ def test_a_restarted_job_does_not_delete_what_its_first_life_committed(
     table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
     late = table.transaction()
     late.append(numbers(1))
-    original, first_life = store.read_known, [late]
+    original, first_life = store.read_cached, [late]
 
-    def read_known(work: Work[T]) -> T:
+    def read_cached(work: TransactionFunction[T]) -> T:
         if first_life:
             first = first_life.pop()
             rival.kv.commit(NAME, first._requirements, first._updates, commit_id="batch 1")
             rival.load_table(NAME).append(numbers(2))
         return original(work)
 
-    monkeypatch.setattr(store, "read_known", read_known)
+    monkeypatch.setattr(store, "read_cached", read_cached)
     catalog.kv.commit(NAME, late._requirements, late._updates, commit_id="batch 1")
 
     assert rows_of(catalog.load_table(NAME)) == [1, 2]
