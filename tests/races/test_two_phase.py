@@ -196,7 +196,7 @@ def test_records_are_what_was_inserted(setting: Setting) -> None:
 def test_the_store_runs_on_it(setting: Setting) -> None:
     options = StoreOptions(compact_here=False, retention_ms=0)
     for round_number in range(3):
-        with Store(setting.store, options) as store:
+        with Store(setting.store, options=options) as store:
             store.put(b"%d" % round_number, b"value")
             store.compact()
             store.collect()
@@ -205,7 +205,7 @@ def test_the_store_runs_on_it(setting: Setting) -> None:
 
 
 def test_a_collection_of_the_store_finishes_what_others_have_left(setting: Setting) -> None:
-    with Store(setting.store, StoreOptions(compact_here=False, retention_ms=0)) as store:
+    with Store(setting.store, options=StoreOptions(compact_here=False, retention_ms=0)) as store:
         store.put(b"a", b"1")
         setting.stopped_after(create_in_two_phases("levels/1", b"left behind", 7), 3)
         setting.stopped_after(create_in_two_phases("levels/2", b"abandoned", 7), 2)

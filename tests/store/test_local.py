@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from endive.errors import OutcomeUnknownError
-from endive.kv import SharedStore
+from endive.kv import Store
 from endive.kv.transaction import Transaction
 from endive.objects import LocalStore
 from endive.protocol.requests import Steps
@@ -35,7 +35,7 @@ def out_of_descriptors(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
 def test_a_commit_whose_directory_could_not_be_synced_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
-    with SharedStore(LocalStore(tmp_path)) as store:
+    with Store(LocalStore(tmp_path), "shared") as store:
         store.transact(add_one)
         out_of_descriptors(monkeypatch, error)
 

@@ -36,7 +36,7 @@ TransactionFunction = Callable[[Transaction], Steps[T]]
 
 
 class TransactionalStore(Protocol):
-    """Runs works. `endive.kv.SharedStore` is one."""
+    """Runs works. `endive.kv.Store` is one."""
 
     @property
     def is_exclusive_elsewhere(self) -> bool:
