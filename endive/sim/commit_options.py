@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from endive.sim.cost import SPEC, Behind, ConflictCost, CostModel, OperationType
+from endive.sim.cost import NOTHING, SPEC, Behind, ConflictCost, CostModel
 from endive.sim.latency import FixedLatency, LatencyDistribution
 from endive.timing import to_ms, to_ticks
 
@@ -76,11 +76,11 @@ class CommitOptions:
     entry_bytes: int = 100
     """Size of an intention in an append catalog's log."""
 
-    _known_prices: dict[tuple[OperationType, bool, int], "Prices"] = field(
+    _known_prices: dict[tuple[str, bool, int], "Prices"] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 
-    def prices(self, operation: OperationType, ml_append_mode: bool, tables: int) -> "Prices":
+    def prices(self, operation: str, ml_append_mode: bool, tables: int) -> "Prices":
         """Return the requests of such a transaction. Cached."""
         key = (operation, ml_append_mode, tables)
         if key not in self._known_prices:
@@ -104,10 +104,15 @@ class Prices:
     publish: ConflictCost
 
     @classmethod
-    def of(cls, options: CommitOptions, operation: OperationType, ml_append_mode: bool, tables: int) -> "Prices":
+    def constant(cls, attempt: ConflictCost) -> "Prices":
+        """Return the same requests for every attempt, and no others."""
+        return cls(attempt, attempt, (NOTHING, NOTHING), NOTHING, NOTHING)
+
+    @classmethod
+    def of(cls, options: CommitOptions, operation: str, ml_append_mode: bool, tables: int) -> "Prices":
         """Compute the prices of every transaction of that type and number of tables."""
         model, unneeded = options.cost_model, options.layout(ml_append_mode)
-        row, times = model.operations[operation], tables if model.per_table else 1
+        row, times = model.row(operation), tables if model.per_table else 1
         manifests = row.per_manifest.times(options.table_manifests)
 
         def due(cost: ConflictCost) -> ConflictCost:

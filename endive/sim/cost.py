@@ -114,6 +114,10 @@ class CostModel:
     """Default of `transaction.retry_backoff.before_read`: libraries wait, then refresh, then try again."""
     retry_timeout_ms: float | None = 1_800_000.0
 
+    def row(self, operation: str) -> OperationCost:
+        """Return what an operation type pays. A type of a user's own pays like a fast append."""
+        return next((row for name, row in self.operations.items() if name == operation), self.operations["fast_append"])
+
 
 _ATTEMPT = ConflictCost(manifest_list_reads=1, manifest_file_writes=1, manifest_list_writes=1)
 _REFRESH = ConflictCost(metadata_reads=1)

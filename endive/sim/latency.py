@@ -105,8 +105,42 @@ def _mean_ticks(quantile: QuantileFunction) -> float:
     return total
 
 
+SAMPLES = 100_001
+"""Draws from which a distribution that only has `sample` is tabulated."""
+
+
 class LatencyDistribution(ABC):
-    """Distribution of latencies in milliseconds. Draw with `sample`; compare and share freely: it has no state."""
+    """A distribution of latencies, in milliseconds. Draw with `sample`; compare and share freely: it has no state.
+
+    A subclass defines `sample`. Its table is then made from draws with a fixed seed.
+    """
+
+    @abstractmethod
+    def sample(self, rng: RandomSource) -> float:
+        """Draw a latency in milliseconds."""
+
+    @cached_property
+    def quantile(self) -> QuantileFunction:
+        """The distribution as table, scale and floor."""
+        from numpy.random import RandomState  # noqa: PLC0415 - only distributions of a user's own need it
+
+        rng = RandomState(0)
+        drawn = sorted(self.sample(rng) for _ in range(SAMPLES))
+        return QuantileFunction(
+            QuantileTable(lambda tail, upper: drawn[round((1.0 - tail if upper else tail) * (SAMPLES - 1))])
+        )
+
+    def describe(self) -> str:
+        """Return the distribution in words, times in milliseconds."""
+        return repr(self)
+
+    def with_size(self, size_bytes: int) -> "LatencyDistribution":  # noqa: ARG002 - most distributions ignore the size
+        """Return the distribution for an object of that size. Only size-based ones differ."""
+        return self
+
+
+class TabulatedLatency(LatencyDistribution):
+    """A distribution that gives its quantile function: all that come with Endive."""
 
     @abstractmethod
     def _quantile(self) -> QuantileFunction: ...
@@ -117,20 +151,11 @@ class LatencyDistribution(ABC):
         return self._quantile()
 
     def sample(self, rng: RandomSource) -> float:
-        """Draw a latency in milliseconds."""
         return to_ms(self.quantile.ticks_at(rng.random()))
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Return the distribution in words, times in milliseconds."""
-
-    def with_size(self, size_bytes: int) -> "LatencyDistribution":  # noqa: ARG002 - most distributions ignore the size
-        """Return the distribution for an object of that size. Only size-based distributions differ."""
-        return self
 
 
 @dataclass(frozen=True)
-class LognormalLatency(LatencyDistribution):
+class LognormalLatency(TabulatedLatency):
     """Lognormal with a floor: `exp(mu)` is the median in milliseconds, `sigma` the heaviness of the tail."""
 
     mu: float
@@ -156,7 +181,7 @@ class LognormalLatency(LatencyDistribution):
 
 
 @dataclass(frozen=True)
-class SizeBasedLatency(LatencyDistribution):
+class SizeBasedLatency(TabulatedLatency):
     """Lognormal whose median grows with the object: `base + per MiB * size`.
 
     After Durner et al., "Exploiting Cloud Object Storage for High-Performance Analytics", VLDB 2023.
@@ -181,7 +206,7 @@ class SizeBasedLatency(LatencyDistribution):
 
 
 @dataclass(frozen=True)
-class FixedLatency(LatencyDistribution):
+class FixedLatency(TabulatedLatency):
     """A constant, for tests and for catalogs whose latency does not matter."""
 
     latency_ms: float
@@ -194,7 +219,7 @@ class FixedLatency(LatencyDistribution):
 
 
 @dataclass(frozen=True)
-class ExponentialLatency(LatencyDistribution):
+class ExponentialLatency(TabulatedLatency):
     """Memoryless, with that mean (before the floor): the waits of a Poisson process."""
 
     mean_ms: float
@@ -208,7 +233,7 @@ class ExponentialLatency(LatencyDistribution):
 
 
 @dataclass(frozen=True)
-class UniformLatency(LatencyDistribution):
+class UniformLatency(TabulatedLatency):
     """Equally likely anywhere from `low_ms` to `high_ms`."""
 
     low_ms: float
@@ -222,7 +247,7 @@ class UniformLatency(LatencyDistribution):
 
 
 @dataclass(frozen=True)
-class NormalLatency(LatencyDistribution):
+class NormalLatency(TabulatedLatency):
     """Normal with that mean and standard deviation; values below the floor are raised to it."""
 
     mean_ms: float
@@ -237,7 +262,7 @@ class NormalLatency(LatencyDistribution):
 
 
 @dataclass(frozen=True)
-class EmpiricalLatency(LatencyDistribution):
+class EmpiricalLatency(TabulatedLatency):
     """Measured quantiles, joined by straight lines in the logarithm of the latency.
 
     `points` are (probability, milliseconds), rising in both; the first is the minimum (probability 0), the last the

@@ -84,6 +84,8 @@ class ObjectTable:
     lengths: Counter[str] = field(default_factory=Counter)
     sealed: set[str] = field(default_factory=set)
     in_flight: Counter[str] = field(default_factory=Counter)
+    accepted: Counter[str] = field(default_factory=Counter)
+    """Swaps or appended bytes that a provider with its own `cas` and `append` has accepted."""
 
     def swap(self, key: str, expected_version: int) -> bool:
         """Install a new version if the object is still at the expected one."""
@@ -113,10 +115,15 @@ class ObjectTable:
 
 
 class StorageProvider(ABC):
-    """Object storage with latency-bearing operations. Lacking ones raise `UnsupportedOperationError`."""
+    """Object storage whose requests take time. An operation that it lacks raises `UnsupportedOperationError`.
+
+    A subclass defines the five requests. Everything else has a default: conditional writes are decided when their
+    request returns, and every operation is supported.
+    """
 
     def __init__(self, rng: RandomSource) -> None:
         self._rng = rng
+        self._objects = ObjectTable()
 
     @abstractmethod
     def read(self, key: str, expected_size_bytes: int) -> Latency[StorageResult]:
@@ -138,27 +145,34 @@ class StorageProvider(ABC):
     def tail_append(self, key: str, size_bytes: int) -> Latency[StorageResult]:
         """Append wherever the object ends."""
 
-    @abstractmethod
     def conditional(
         self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
     ) -> Latency[StorageResult]:
         """Send a conditional request; `decide` runs where the store decides, and returns the outcome.
 
-        A catalog changes its own state in `decide`, at exactly that instant.
+        A catalog changes its own state in `decide`, at exactly that instant. By default the store decides when `cas` or
+        `append` returns; a request that the provider itself refuses is not put to `decide`.
         """
+        send, step = (self.append, size_bytes) if operation == "append" else (self.cas, 1)
+        result = yield from send(key, self._objects.accepted[key], size_bytes)
+        self._objects.accepted[key] += step * result.success
+        landed = result.success and decide()
+        return StorageResult(landed, result.latency_ms, size_bytes, *self._objects.state(key))
 
-    @abstractmethod
     def renew(self, key: str, size_bytes: int, length: int) -> Latency[StorageResult]:
         """Write a fresh object in the place of a sealed one. No: another writer was first."""
+        result = yield from self.write(key, size_bytes)
+        renewed = self._objects.renew(key, length)
+        return StorageResult(renewed, result.latency_ms, size_bytes, *self._objects.state(key))
 
     @property
-    @abstractmethod
     def objects(self) -> ObjectTable:
         """Versions and lengths of all objects."""
+        return self._objects
 
-    @abstractmethod
-    def supports(self, operation: str) -> bool:
+    def supports(self, operation: str) -> bool:  # noqa: ARG002 - by default, all of them
         """Whether the provider has this operation."""
+        return True
 
     @property
     def supports_cas(self) -> bool:
@@ -176,14 +190,14 @@ class StorageProvider(ABC):
         return self.supports("tail_append")
 
     @property
-    @abstractmethod
     def name(self) -> str:
-        """The provider's name in configurations."""
+        """The provider's name in messages and configurations."""
+        return type(self).__name__
 
     @property
-    @abstractmethod
     def min_latency_ms(self) -> float:
         """No request is faster than this."""
+        return 0.0
 
     def floor_ms(self, operation: str, key: str) -> float:  # noqa: ARG002 - one floor for all, unless a provider has more
         """No request of this kind is faster than this."""
@@ -233,7 +247,6 @@ class ProfiledProvider(StorageProvider):
     def __init__(self, profile: Profile, rng: RandomSource) -> None:
         super().__init__(rng)
         self._profile = profile
-        self._objects = ObjectTable()
         self._quantile = lru_cache(maxsize=4096)(self._find_quantile)
 
     def _find_quantile(self, operation: str, key: str, size_bytes: int) -> QuantileFunction:
@@ -268,11 +281,6 @@ class ProfiledProvider(StorageProvider):
         landed = self._objects.extend(key, self._objects.lengths[key], size_bytes)
         return StorageResult(landed, result.latency_ms, size_bytes, *self._objects.state(key))
 
-    def renew(self, key: str, size_bytes: int, length: int) -> Latency[StorageResult]:
-        result = yield from self._request("write", key, size_bytes)
-        renewed = self._objects.renew(key, length)
-        return StorageResult(renewed, result.latency_ms, size_bytes, *self._objects.state(key))
-
     def conditional(
         self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
     ) -> Latency[StorageResult]:
@@ -291,10 +299,6 @@ class ProfiledProvider(StorageProvider):
         if ticks[landed] > travel_ticks:
             yield to_ms(ticks[landed] - travel_ticks)
         return StorageResult(landed, to_ms(ticks[landed]), size_bytes, *state)
-
-    @property
-    def objects(self) -> ObjectTable:
-        return self._objects
 
     def supports(self, operation: str) -> bool:
         return operation in self._profile.latencies

@@ -19,7 +19,7 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from endive.sim.catalog import Catalog, CatalogSnapshot, IntentionRecord, Partitions
-from endive.sim.commit_options import CommitOptions
+from endive.sim.commit_options import CommitOptions, Prices
 from endive.sim.cost import NOTHING, ConflictCost, OperationCost, OperationType
 from endive.sim.requests import Requests
 from endive.sim.storage import StorageProvider
@@ -82,7 +82,8 @@ class ConflictDetector(ABC):
 class Transaction(ABC):
     """One transaction, from submission to commit or abort. `execute` runs it, once."""
 
-    operation_type: ClassVar[OperationType]
+    operation_type: ClassVar[str] = "other"
+    """Its row of the cost model; a name that the model does not have pays per attempt like a fast append."""
 
     def __init__(
         self,
@@ -126,6 +127,8 @@ class Transaction(ABC):
         self._catalog, self._storage, self._detector = catalog, storage, conflict_detector
         self._max_retries, self._ml_append, self._options = max_retries, ml_append_mode, options
         self._prices = options.prices(self.operation_type, ml_append_mode, len(self.tables_written))
+        if type(self).get_per_attempt_cost is not Transaction.get_per_attempt_cost:
+            self._prices = Prices.constant(self.get_per_attempt_cost(ml_append_mode))
         self._requests = Requests(storage, options, self.tables_written, self.partitions_written)
         self.status = TransactionStatus.EXECUTING
         self._snapshot = self._start = yield from self._read_catalog()
@@ -265,7 +268,7 @@ class Transaction(ABC):
 
     @property
     def _row(self) -> OperationCost:
-        return self._options.cost_model.operations[self.operation_type]
+        return self._options.cost_model.row(self.operation_type)
 
     def _pay_conflict_cost(self, cost: ConflictCost, purpose: str) -> Latency[None]:
         yield from timed(self._requests.make(cost, self._snapshot), self.spent, purpose)

@@ -88,7 +88,7 @@ def test_a_list_longer_than_its_threshold_is_sealed_and_the_next_writer_rewrites
         run(fast_append(), catalog, storage, **ml_plus(entry_bytes=50, seal_bytes=100))
         sealed.append(LIST in storage.objects.sealed)
     assert sealed == [False, False, True, False]  # 50, 100, 150: sealed, rewritten
-    assert storage.log[-2:] == [f"read {LIST}", f"renew {LIST}"]
+    assert storage.log[-2:] == [f"read {LIST}", f"write {LIST}"]
     assert storage.objects.lengths[LIST] == 50
 
 
@@ -110,7 +110,7 @@ def test_a_writer_that_meets_a_sealed_list_sees_it_in_the_failed_append_and_rewr
         pass
     assert txn.requests["manifest_append_physical_failure"] == 1
     assert txn.requests["manifest_append_sealed_rewrite"] == 1
-    assert storage.log[-3:] == [f"append {LIST}", f"read {LIST}", f"renew {LIST}"]
+    assert storage.log[-3:] == [f"append {LIST}", f"read {LIST}", f"write {LIST}"]
 
 
 def test_of_two_that_rewrite_a_sealed_list_one_wins_and_the_other_appends() -> None:
@@ -121,7 +121,7 @@ def test_of_two_that_rewrite_a_sealed_list_one_wins_and_the_other_appends() -> N
     for _ in range(6):
         for steps in running:
             next(steps)  # both have read the sealed list and sent the new one
-    assert storage.log[-2:] == [f"renew {LIST}"] * 2
+    assert storage.log[-2:] == [f"write {LIST}"] * 2
     for steps in running:
         for _ in steps:
             pass

@@ -41,9 +41,9 @@ class Catalog(ABC):
         """Number of commits so far."""
 
     @property
-    @abstractmethod
     def counters(self) -> Counter[str]:
-        """Outcomes by name, for the report at the end of a run."""
+        """Outcomes by name, for the report at the end of a run. None by default."""
+        return Counter()
 
     def session(self, rng: RandomSource) -> Self:  # noqa: ARG002 - a catalog without randomness has no use for it
         """Return this catalog as one transaction uses it: the same state, latencies from `rng`."""

@@ -16,7 +16,7 @@ from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
 from endive.sim.engine import kernel
 from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
 from endive.sim.requests import OBJECTS
-from endive.sim.selectors import Selector, UniformPartitionSelector, UniformTableSelector
+from endive.sim.selectors import Selector
 from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Contention, Profile
 from endive.timing import to_ticks
@@ -177,7 +177,7 @@ def _run_numbers(settings: Settings, config: SimulationConfig, seed: int) -> dic
         "writers": workload.closed.writers if workload.closed else 0,
         "tables": workload.num_tables,
         "tables_per_txn": workload.tables_per_txn,
-        "tables_written": _written(workload.table_selector or UniformTableSelector(), workload.tables_per_txn),
+        "tables_written": _written(_weighted(workload.table_selector), workload.tables_per_txn),
         "tracked": workload.partitions_per_txn or 0,
         "concurrent_manifests": workload.manifests_per_concurrent_commit,
         "detector": settings.values.transaction.conflict_detector == "partition_overlap",
@@ -189,6 +189,11 @@ def _mix(weights: tuple[float, float, float]) -> list[float]:
     """Return the cumulative shares; from the last type that occurs on, they are out of reach."""
     total, last = sum(weights), max(index for index, weight in enumerate(weights) if weight > 0)
     return [2.0 if index >= last else so_far / total for index, so_far in enumerate(accumulate(weights))]
+
+
+def _weighted(selector: object) -> Selector:
+    """Return a selector of a configuration, all of which choose by weight; None: uniform."""
+    return selector if isinstance(selector, Selector) else Selector(0.0, 1.0)
 
 
 def _written(selector: Selector, chosen: int) -> int:
@@ -267,8 +272,7 @@ def _due(costs: Ints) -> dict[str, Any]:
 
 def _topology(settings: Settings, config: SimulationConfig) -> tuple[Ints, Floats]:
     workload, counts = config.workload.config, partition_counts(settings.values)
-    tables = workload.table_selector or UniformTableSelector()
-    partitions = workload.partition_selector or UniformPartitionSelector()
+    tables, partitions = _weighted(workload.table_selector), _weighted(workload.partition_selector)
     tracked = workload.partitions_per_txn
     written = [_written(partitions, min(tracked, count)) if tracked else 0 for count in counts]
     topology = np.array([counts, [0, *list(accumulate(counts))[:-1]], written], np.int64)
