@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from endive.errors import OutcomeUnknownError, StorageUnavailableError
 from endive.logs import log_error
-from endive.objects.api import ObjectStore, carry_out
+from endive.objects.api import ObjectStore, execute_request
 from endive.protocol.requests import Get, GetAll, NewId, Now, PutIfAbsent, Request, Sleep, Steps, drive
 
 T = TypeVar("T")
@@ -113,4 +113,4 @@ class BlockingDriver:
             case GetAll(paths):
                 return tuple(self._pool.map(self.answer, map(Get, paths)))
         self.requests.add(type(request).__name__)
-        return carry_out(self.objects, request)
+        return execute_request(self.objects, request)

@@ -37,7 +37,7 @@ from endive.kv.options import SharedOptions
 from endive.kv.sst.cache import BlockCache
 from endive.kv.transaction import Outcome, Transaction, TransactionFunction, run_function
 from endive.kv.turns import Turns
-from endive.objects.api import ObjectStore, require_creates
+from endive.objects.api import ObjectStore, require_conditional_writes
 from endive.protocol.sequenced import Numbered
 from endive.rng import stream
 
@@ -65,7 +65,7 @@ class SharedStore(Closing):
         create: bool = True,
     ) -> None:
         self.options = options
-        self.driver = BlockingDriver(require_creates(objects))
+        self.driver = BlockingDriver(require_conditional_writes(objects))
         self.cache = BlockCache(options.cache_bytes)
         self._pid = os.getpid()
         self._changed = Condition(Lock())

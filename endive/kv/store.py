@@ -35,7 +35,7 @@ from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
 from endive.kv.sst.merge import KeyRange
 from endive.kv.views import create_checkpoint
 from endive.logs import log_error, log_event
-from endive.objects.api import ObjectStore, require_creates
+from endive.objects.api import ObjectStore, require_conditional_writes
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId
 from endive.protocol.sequenced import Numbered, newest
@@ -73,7 +73,7 @@ class Store(Closing):
 
     def __init__(self, objects: ObjectStore, options: StoreOptions = StoreOptions()) -> None:  # noqa: B008 - frozen
         self.options = options
-        self.driver = BlockingDriver(require_creates(objects))
+        self.driver = BlockingDriver(require_conditional_writes(objects))
         self._url = objects.url
         self.cache = BlockCache(options.cache_bytes)
         self._changed = Condition(Lock())

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from endive.errors import ConfigurationError
 from endive.protocol.requests import Delete, Get, GetRange, List, ObjectInfo, Put, PutIfAbsent, Request
 
-__all__ = ["Capabilities", "ObjectInfo", "ObjectStore", "carry_out", "require_creates"]
+__all__ = ["Capabilities", "ObjectInfo", "ObjectStore", "execute_request", "require_conditional_writes"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ObjectStore(Protocol):
         ...
 
 
-def carry_out(objects: ObjectStore, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
+def execute_request(objects: ObjectStore, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
     """Do what a protocol asks of an object store, and return the reply. What does not concern one is a `TypeError`."""
     match request:
         case Get(path):
@@ -85,7 +85,7 @@ def carry_out(objects: ObjectStore, request: Request[Any]) -> Any:  # noqa: ANN4
     raise TypeError(f"not a request to an object store: {request!r}")
 
 
-def require_creates(objects: ObjectStore) -> ObjectStore:
+def require_conditional_writes(objects: ObjectStore) -> ObjectStore:
     """Return `objects` if it can create if absent. `ConfigurationError` otherwise: two writers would both win."""
     if not objects.capabilities.create_if_absent:
         raise ConfigurationError(

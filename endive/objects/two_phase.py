@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from google_crc32c import value as crc32c
 
-from endive.objects.api import Capabilities, ObjectStore, carry_out, require_path
+from endive.objects.api import Capabilities, ObjectStore, execute_request, require_path
 from endive.objects.records import RecordStore
 from endive.protocol.requests import NewId, Now, ObjectInfo, Request, Steps, drive
 from endive.protocol.two_phase import (
@@ -84,4 +84,4 @@ class TwoPhaseStore:
                 return self._new_id()
             case Now():
                 return self._clock()
-        return carry_out(self._objects, request)
+        return execute_request(self._objects, request)

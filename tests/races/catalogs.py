@@ -42,7 +42,7 @@ from endive.kv.log.shared_epoch import MemberState, catch_up, commit_group, join
 from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_functions
 from endive.protocol.requests import Steps, ask
-from endive.testing.explorer import Invariant, Record
+from endive.testing.explorer import Invariant, RecordEvent
 from tests.races.processes import driver_of
 from tests.races.scenarios import at_rest
 
@@ -162,7 +162,7 @@ def doing(event: str, work: Callable[..., Steps[bool]], state: MemberState) -> S
         outcome = ended.outcomes[0]
         if outcome.error is not None and not isinstance(outcome.error, NotInCatalogError | AlreadyInCatalogError):
             raise outcome.error
-        yield from ask(Record((event, outcome.error is None and outcome.value)))
+        yield from ask(RecordEvent((event, outcome.error is None and outcome.value)))
         return "done"
     return "unknown"
 
@@ -174,7 +174,7 @@ def committing_known(letter: str, state: MemberState) -> Steps[str]:
         seen, _ = yield from run_functions((record_of,), state.manifest.value.runs, state.recent, NoCache())
         known = seen[0].value
         if known is None:
-            yield from ask(Record((letter, False)))
+            yield from ask(RecordEvent((letter, False)))
             return "gone"
         try:
             ended = yield from commit_group(state, (partial(committed_as_known, letter, known),), NoCache(), LOOKS)
@@ -182,12 +182,12 @@ def committing_known(letter: str, state: MemberState) -> Steps[str]:
             return "unknown"
         outcome = ended.outcomes[0]
         if isinstance(outcome.error, NotInCatalogError):
-            yield from ask(Record((letter, False)))
+            yield from ask(RecordEvent((letter, False)))
             return "gone"
         if outcome.error is not None:
             raise outcome.error
         if outcome.value:
-            yield from ask(Record((letter, True)))
+            yield from ask(RecordEvent((letter, True)))
             return "done"
         state = ended.state
     return "lost every race"
@@ -197,7 +197,7 @@ def repeating(letter: str, state: MemberState) -> Steps[str]:
     """Commit twice under one id, as a job does that was restarted and does not know how far it had come."""
     for _ in range(2):
         ended = yield from commit_group(state, (partial(committed_inside, letter),), NoCache(), LOOKS)
-        yield from ask(Record(("repeat", ended.outcomes[0].error is None)))
+        yield from ask(RecordEvent(("repeat", ended.outcomes[0].error is None)))
         state = ended.state
     return "done"
 

@@ -21,7 +21,7 @@ from endive.kv.transaction import Transaction, run_functions
 from endive.kv.views import newest_view
 from endive.protocol.fencing import append
 from endive.protocol.requests import NewId, Steps, ask
-from endive.testing.explorer import Invariant, Record
+from endive.testing.explorer import Invariant, RecordEvent
 from tests.races.processes import driver_of
 from tests.races.scenarios import at_rest
 
@@ -47,7 +47,7 @@ def append_letter(letter: str, transaction: Transaction) -> Steps[str]:
 def joining(letter: str, commits: int = 1) -> Steps[str]:
     """Join, then append letters: `a` appends "a", "A"."""
     state = yield from join_shared(looks_max=LOOKS, claims_max=LOOKS)
-    yield from ask(Record(("joined", state.manifest.value.writer_epoch, state.wal_end + 1)))
+    yield from ask(RecordEvent(("joined", state.manifest.value.writer_epoch, state.wal_end + 1)))
     yield from committing(letter, state, commits)
     return "done"
 
@@ -55,7 +55,7 @@ def joining(letter: str, commits: int = 1) -> Steps[str]:
 def owning(letter: str, commits: int = 1) -> Steps[str]:
     """Claim an epoch and keep it, then append letters."""
     state = yield from join_alone(claims_max=LOOKS)
-    yield from ask(Record(("open", state.manifest.value.writer_epoch, state.wal_end + 1)))
+    yield from ask(RecordEvent(("open", state.manifest.value.writer_epoch, state.wal_end + 1)))
     yield from committing(letter, state, commits)
     return "done"
 
@@ -69,7 +69,7 @@ def committing(letter: str, state: MemberState, commits: int = 1) -> Steps[str]:
         if committed.outcomes[0].error is not None:
             raise committed.outcomes[0].error  # a read was refused: nothing was written
         state = committed.state
-        yield from ask(Record(("appended", own)))
+        yield from ask(RecordEvent(("appended", own)))
     return "done"
 
 
@@ -96,7 +96,7 @@ def reading(state: MemberState, expected: str = FIRST) -> Steps[str]:
     """Read as a member that has not looked for a while."""
     newer = yield from catch_up(state)
     outcomes, _ = yield from run_functions((read_logs,), newer.manifest.value.runs, newer.recent, NoCache())
-    yield from ask(Record(("read", outcomes[0].value, expected)))
+    yield from ask(RecordEvent(("read", outcomes[0].value, expected)))
     return "done"
 
 
@@ -111,7 +111,7 @@ def read_logs(transaction: Transaction) -> Steps[tuple[str, ...]]:
 def alone(letter: str) -> Steps[str]:
     """Open the store as an exclusive writer, and append a letter."""
     lease = yield from open_writer()
-    yield from ask(Record(("open", lease.epoch, lease.next_slot)))
+    yield from ask(RecordEvent(("open", lease.epoch, lease.next_slot)))
     manifest, groups = yield from replay_writer(lease)
     row = find_in_groups(groups, key_of(letter))
     if row is None:
@@ -126,7 +126,7 @@ def alone_already(letter: str, lease: Lease, held: bytes) -> Steps[str]:
     put_id = yield from ask(NewId())
     rows = Rows([key_of(letter)], [held + letter.encode()], [1000 * lease.epoch + lease.next_slot])
     yield from append(WAL, lease.next_slot, encode_sst(rows, lease.epoch, put_id), lease.epoch)
-    yield from ask(Record(("appended", letter)))
+    yield from ask(RecordEvent(("appended", letter)))
     return "done"
 
 

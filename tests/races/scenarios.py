@@ -1,6 +1,6 @@
 """What the explorer is given: processes made of the store's own protocols, and what must hold in every state.
 
-A process tells what it has done by `Record`; invariants compare that with the objects. Whether a write is there is
+A process tells what it has done by `RecordEvent`; invariants compare that with the objects. Whether a write is there is
 decided by the store's own reading protocol, run to its end on the objects of that state.
 """
 
@@ -32,7 +32,7 @@ from endive.protocol.requests import (
     Steps,
     ask,
 )
-from endive.testing.explorer import Invariant, Record
+from endive.testing.explorer import Invariant, RecordEvent
 from tests.races.processes import driver_of
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def group_of(rows: Mapping[str, str], epoch: int, put_id: str, seq: int) -> byte
 def writer(name: str, writes: int = 1, parallel_writes: int = 1) -> Steps[str]:
     """Open the store and write `writes` groups of two rows each, one after the other."""
     lease: Lease = yield from open_writer(parallel_writes)
-    yield from ask(Record(("open", lease.epoch, lease.next_slot)))
+    yield from ask(RecordEvent(("open", lease.epoch, lease.next_slot)))
     for number in range(writes):
         yield from one_write(lease, lease.next_slot + number, f"{name}{number}")
     return "done"
@@ -61,7 +61,7 @@ def one_write(lease: Lease, slot: int, value: str) -> Steps[None]:
     # Sequence numbers ascend with epoch and slot, as the store's do.
     body = group_of({value: value, f"{value}+": value}, lease.epoch, put_id, seq=lease.epoch * 100 + slot)
     yield from append(WAL, slot, body, lease.epoch)
-    yield from ask(Record(("acknowledged", value, slot)))
+    yield from ask(RecordEvent(("acknowledged", value, slot)))
 
 
 def compactor() -> Steps[str]:
@@ -85,7 +85,7 @@ def reader(value: str) -> Steps[str]:
     try:
         view = yield from newest_view()
     except MissingObjectError as error:
-        yield from ask(Record(("took for damaged", error.path)))
+        yield from ask(RecordEvent(("took for damaged", error.path)))
         return "gave up"
     seen: tuple[bool, ...] = ()
     for key in (value, f"{value}+"):
@@ -93,7 +93,7 @@ def reader(value: str) -> Steps[str]:
         if row is None:
             row = yield from find_in_runs(view.manifest.value.runs, key.encode(), NoCache())
         seen = (*seen, row is not None)
-    yield from ask(Record(("read", value, seen)))
+    yield from ask(RecordEvent(("read", value, seen)))
     return "done"
 
 
@@ -109,7 +109,7 @@ def keeper(lifetime_s: int = 0) -> Steps[str]:
     checkpoint = yield from create_checkpoint(lifetime_s)
     if lifetime_s:
         yield from prolong_checkpoint(checkpoint.id, 0)
-    yield from ask(Record(("pinned", checkpoint.id)))
+    yield from ask(RecordEvent(("pinned", checkpoint.id)))
     return "done"
 
 
