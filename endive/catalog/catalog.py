@@ -95,6 +95,7 @@ class KVCatalog(Closing):
 
     @warehouse.setter
     def warehouse(self, location: str) -> None:
+        """Set the location of tables that are created without one."""
         self.tables.warehouse = location
 
     @classmethod

@@ -124,29 +124,35 @@ class Namespaces:
         self._new_id = new_id
 
     def create(self, namespace: str | Identifier, properties: Mapping[str, str] | None) -> None:
+        """Create a namespace."""
         name, creation_id = namespace_of(namespace), self._new_id()
         checked = _checked_properties(text_of(name), properties or {})
         retrying(lambda: self._store.transact(lambda tx: create_namespace(tx, name, checked, creation_id)))
 
     def drop(self, namespace: str | Identifier) -> None:
+        """Drop an empty namespace."""
         name = namespace_of(namespace)
         dropping(lambda: self._store.transact(lambda tx: drop_namespace(tx, name)))
 
     def exists(self, namespace: str | Identifier) -> bool:
+        """Whether there is such a namespace."""
         name = namespace_of(namespace)
         return self._store.read(lambda tx: namespace_exists(tx, name))
 
     def list(self, namespace: str | Identifier) -> tuple[Identifier, ...]:
+        """Return the namespaces directly inside one, or the outermost."""
         name = namespace_of(namespace) if namespace else ()
         return self._store.read(lambda tx: list_namespaces(tx, name))
 
     def properties(self, namespace: str | Identifier) -> dict[str, str]:
+        """Return a namespace's properties."""
         name = namespace_of(namespace)
         return self._store.read(lambda tx: namespace_properties(tx, name))
 
     def update_properties(
         self, namespace: str | Identifier, removals: set[str] | None, updates: Mapping[str, str] | None
     ) -> PropertiesChange:
+        """Remove and set properties of a namespace, at once."""
         name, removed, creation_id = namespace_of(namespace), frozenset(removals or ()), self._new_id()
         checked = _checked_properties(text_of(name), updates or {})
         if removed & checked.keys():
