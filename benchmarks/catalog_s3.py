@@ -17,8 +17,9 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from benchmarks.catalog_load import METADATA, SCHEMA, Figures, Window, Writer, figures, run, together
 from endive.catalog import KVCatalog
-from endive.catalog.connection import EXCLUSIVE, OPTIONS, SHARED
+from endive.catalog.connection import OPTIONS
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
+from endive.catalog.settings import EXCLUSIVE, SHARED
 from endive.kv import Store
 from endive.objects import MemoryStore
 from endive.sim.config.profiles import parse_profiles

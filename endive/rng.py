@@ -6,8 +6,9 @@ Draws therefore do not depend on the order of events: a new consumer leaves all 
 configurations can be compared under common random numbers.
 """
 
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 _MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -48,6 +49,16 @@ class Stream:
     def child(self, number: int) -> "Stream":
         """Return stream `number` of the family that this stream's key names, such as a transaction's own."""
         return Stream(mix(self.key ^ mix((number + 1) * GOLDEN & _MASK)))
+
+    if not TYPE_CHECKING:  # would hide misspelt names from the type checker
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            """Return a method of NumPy's `RandomState`, such as `lognormal`; a call takes one number of the stream."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            from numpy.random import RandomState  # noqa: PLC0415 - only distributions of a user's own need it
+
+            return getattr(RandomState(int(self.random() * 2**32)), name)
 
     def __repr__(self) -> str:
         return f"Stream(key={self.key:#018x}, drawn={self.drawn})"

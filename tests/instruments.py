@@ -60,10 +60,6 @@ class RecordingProvider(ProfiledProvider):
         self._note("write", key, size_bytes)
         return super().write(key, size_bytes)
 
-    def renew(self, key: str, size_bytes: int, length: int) -> Latency[StorageResult]:
-        self._note("renew", key, size_bytes)
-        return super().renew(key, size_bytes, length)
-
     def conditional(
         self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
     ) -> Latency[StorageResult]:

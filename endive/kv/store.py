@@ -31,7 +31,7 @@ from endive.kv.transaction import Transaction, TransactionFunction, run_function
 from endive.kv.views import create_checkpoint
 from endive.kv.writer import Writer
 from endive.logs import log_event
-from endive.objects.api import ObjectStore, require_creates
+from endive.objects.api import ObjectStore, require_conditional_writes
 from endive.protocol.sequenced import Numbered
 from endive.rng import stream
 
@@ -83,7 +83,7 @@ class Store(Closing):
                 objects.url, [f"writer is {writer!r}, not one of {', '.join(get_args(WriterKind))}"]
             )
         self.options = options
-        self.driver = BlockingDriver(require_creates(objects))
+        self.driver = BlockingDriver(require_conditional_writes(objects))
         self.cache = BlockCache(options.cache_bytes)
         self._pid = os.getpid()
         self._closed = False

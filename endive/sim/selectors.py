@@ -8,18 +8,38 @@ from itertools import accumulate
 from endive.rng import RandomSource
 
 Selection = tuple[frozenset[int], frozenset[int]]
-"""(read, written), where what is written is part of what is read."""
+"""(read, written); everything written is also read."""
 
 
-class Selector(ABC):
-    """Chooses `n` different things out of `total`. The first ones chosen are written, the others only read."""
-
-    def __init__(self, write_fraction: float = 1.0) -> None:
-        self.write_fraction = write_fraction
+class TableSelector(ABC):
+    """Chooses the tables of a transaction."""
 
     @abstractmethod
+    def select(self, n_tables: int, total_tables: int, rng: RandomSource) -> Selection:
+        """Return (tables read, tables written)."""
+
+
+class PartitionSelector(ABC):
+    """Chooses the partitions of a table that a transaction touches."""
+
+    @abstractmethod
+    def select(self, n_partitions: int, total_partitions: int, rng: RandomSource) -> Selection:
+        """Return (partitions read, partitions written)."""
+
+
+class Selector:
+    """Chooses `n` different numbers below `total`, by weight: the form that the compiled engine knows.
+
+    Number k, from 1, has the weight `1 / k**alpha`. The first ones chosen are written, the others only read.
+    """
+
+    def __init__(self, alpha: float, write_fraction: float) -> None:
+        self.alpha = alpha
+        self.write_fraction = write_fraction
+
     def weights(self, total: int) -> tuple[float, ...]:
-        """Return the relative frequency of each of `total` things."""
+        """Return the relative frequency of each of `total` numbers."""
+        return _zipf_weights(total, self.alpha)
 
     def select(self, n: int, total: int, rng: RandomSource) -> Selection:
         """Return (read, written). At least one is written."""
@@ -30,48 +50,32 @@ class Selector(ABC):
         return frozenset(chosen), frozenset(chosen[:written])
 
 
-class TableSelector(Selector):
-    """Chooses tables."""
-
-
-class PartitionSelector(Selector):
-    """Chooses partitions of a table."""
-
-
-class UniformTableSelector(TableSelector):
+class UniformTableSelector(Selector, TableSelector):
     """Every table is equally likely."""
 
-    def weights(self, total: int) -> tuple[float, ...]:
-        return _zipf_weights(total, 0.0)
+    def __init__(self, write_fraction: float = 1.0) -> None:
+        super().__init__(0.0, write_fraction)
 
 
-class UniformPartitionSelector(PartitionSelector):
+class UniformPartitionSelector(Selector, PartitionSelector):
     """Every partition is equally likely."""
 
-    def weights(self, total: int) -> tuple[float, ...]:
-        return _zipf_weights(total, 0.0)
+    def __init__(self, write_fraction: float = 1.0) -> None:
+        super().__init__(0.0, write_fraction)
 
 
-class ZipfTableSelector(TableSelector):
+class ZipfTableSelector(Selector, TableSelector):
     """Table 0 is the most popular: `P(k) = (1 / k**alpha) / sum(1 / i**alpha)` with k from 1."""
 
     def __init__(self, alpha: float = 1.5, write_fraction: float = 1.0) -> None:
-        super().__init__(write_fraction)
-        self.alpha = alpha
-
-    def weights(self, total: int) -> tuple[float, ...]:
-        return _zipf_weights(total, self.alpha)
+        super().__init__(alpha, write_fraction)
 
 
-class ZipfPartitionSelector(PartitionSelector):
-    """Partition 0 is the most popular, by the same law as `ZipfTableSelector`."""
+class ZipfPartitionSelector(Selector, PartitionSelector):
+    """Partition 0 is the most popular, with the same distribution as `ZipfTableSelector`."""
 
     def __init__(self, alpha: float = 1.5, write_fraction: float = 1.0) -> None:
-        super().__init__(write_fraction)
-        self.alpha = alpha
-
-    def weights(self, total: int) -> tuple[float, ...]:
-        return _zipf_weights(total, self.alpha)
+        super().__init__(alpha, write_fraction)
 
 
 TABLE_SELECTORS: dict[str, Callable[..., TableSelector]] = {"uniform": UniformTableSelector, "zipf": ZipfTableSelector}
@@ -92,14 +96,14 @@ def _cumulative(weights: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _pick(weights: tuple[float, ...], taken: tuple[int, ...], u: float) -> int:
-    """Return the thing at probability `u` among those not taken."""
+    """Return the number at probability `u` among those not taken."""
     if taken:
         weights = tuple(0.0 if index in taken else weight for index, weight in enumerate(weights))
         sums = tuple(accumulate(weights))
     else:
         sums = _cumulative(weights)
     target = u * sums[-1]
-    # Things taken have no weight, and are skipped.
+    # Numbers already taken have no weight, and are skipped.
     for index, total in enumerate(sums):
         if target < total and weights[index] > 0.0:
             return index

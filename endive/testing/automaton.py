@@ -41,7 +41,7 @@ class Node:
     """A generator in this state, until it is used."""
 
 
-def one_at_a_time(steps: Steps[Any], place: int = 0) -> Steps[Any]:
+def with_single_requests(steps: Steps[Any], place: int = 0) -> Steps[Any]:
     """Ask for objects one by one where the protocol asks for several, so that others can act in between.
 
     Ids are drawn here: they concern nobody else, and their number is part of the protocol's state.
@@ -96,7 +96,7 @@ class Automaton:
         return successor
 
     def _fresh(self) -> Steps[Any]:
-        return one_at_a_time(self._program(), self._place)
+        return with_single_requests(self._program(), self._place)
 
     def _replayed(self, node: Node) -> Steps[Any]:
         replies: list[Hashable] = []

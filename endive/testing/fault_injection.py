@@ -23,13 +23,13 @@ T = TypeVar("T")
 class FaultProbabilities:
     """How likely what is, for each request."""
 
-    throttled: float = 0.0
+    refusal: float = 0.0
     """Refused; nothing was done."""
-    fails: float = 0.0
+    failure: float = 0.0
     """The connection breaks before anything was done; the sender cannot know that."""
-    loses_reply: float = 0.0
+    lost_reply: float = 0.0
     """Done, and the answer lost."""
-    stalls: float = 0.0
+    stall: float = 0.0
     stall_ms: float = 1000.0
 
 
@@ -46,18 +46,18 @@ def no_delay(operation: str, size_bytes: int, rng: Stream) -> float:  # noqa: AR
 
 
 class FaultInjectingStore:
-    """`objects`, with troubles."""
+    """`objects`, with faults."""
 
     def __init__(
         self,
         objects: ObjectStore,
         seed: int,
-        troubles: FaultProbabilities,
+        faults: FaultProbabilities,
         delay: Delay = no_delay,
         sleep: Callable[[float], None] = real_sleep,
     ) -> None:
         self._objects = objects
-        self._troubles = troubles
+        self._faults = faults
         self._delay = delay
         self._sleep = sleep
         self._rng = stream(seed, "faulty")
@@ -88,21 +88,21 @@ class FaultInjectingStore:
         rng = self._next_request()
         found = action()
         self._wait(operation, len(found) if isinstance(found, bytes) else 0, rng)
-        if rng.random() < self._troubles.throttled:
+        if rng.random() < self._faults.refusal:
             raise StorageUnavailableError(path, "throttled")
-        if rng.random() < self._troubles.fails + self._troubles.loses_reply:
+        if rng.random() < self._faults.failure + self._faults.lost_reply:
             raise StorageUnavailableError(path, "the answer was lost")
         return found
 
     def _change(self, operation: str, path: str, size_bytes: int, action: Callable[[], T]) -> T:
         rng = self._next_request()
         self._wait(operation, size_bytes, rng)
-        if rng.random() < self._troubles.throttled:
+        if rng.random() < self._faults.refusal:
             raise StorageUnavailableError(path, "throttled")
-        if rng.random() < self._troubles.fails:
+        if rng.random() < self._faults.failure:
             raise OutcomeUnknownError(path)
         result = action()
-        if rng.random() < self._troubles.loses_reply:
+        if rng.random() < self._faults.lost_reply:
             raise OutcomeUnknownError(path)
         return result
 
@@ -114,7 +114,7 @@ class FaultInjectingStore:
 
     def _wait(self, operation: str, size_bytes: int, rng: Stream) -> None:
         wait_ms = self._delay(operation, size_bytes, rng)
-        if rng.random() < self._troubles.stalls:
-            wait_ms += self._troubles.stall_ms
+        if rng.random() < self._faults.stall:
+            wait_ms += self._faults.stall_ms
         if wait_ms > 0:
             self._sleep(wait_ms / 1000)

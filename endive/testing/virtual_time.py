@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from endive.errors import EndiveError, InvariantError, OutcomeUnknownError
-from endive.objects.api import carry_out
+from endive.objects.api import execute_request
 from endive.objects.memory import MemoryStore
 from endive.protocol.requests import Delete, GetRange, List, Now, Put, PutIfAbsent, Request, Sleep, Steps
 from endive.rng import Stream, stream
-from endive.testing.automaton import one_at_a_time
+from endive.testing.automaton import with_single_requests
 from endive.testing.fault_injection import Delay
 
 TIMEOUT_MS = 5_000.0
@@ -31,7 +31,7 @@ EVENTS_MAX = 1_000_000
 
 
 @dataclass(frozen=True)
-class Faults:
+class ClusterFaults:
     """How likely what is, for each request."""
 
     lost_reply: float = 0.0
@@ -107,10 +107,10 @@ class SimulatedProcess:
         return self.ended_ms is not None
 
 
-class World:
+class SimulatedCluster:
     """One object store, any number of machines, one clock that nobody can read without error."""
 
-    def __init__(self, seed: int, faults: Faults = Faults(), latency: LatencyOf = short_latency) -> None:  # noqa: B008
+    def __init__(self, seed: int, faults: ClusterFaults = ClusterFaults(), latency: LatencyOf = short_latency) -> None:  # noqa: B008
         self.now_ms = 0.0
         self.faults = faults
         self.objects = MemoryStore(clock=lambda: int(self.now_ms))
@@ -132,7 +132,7 @@ class World:
     def start(self, machine: Machine, steps: Steps[Any]) -> SimulatedProcess:
         """Start a protocol on a machine that is up."""
         self._started += 1
-        process = SimulatedProcess(machine, one_at_a_time(steps, self._started))
+        process = SimulatedProcess(machine, with_single_requests(steps, self._started))
         machine.processes.append(process)
         self._at(self.now_ms, lambda: self._resume(process, lambda: next(process.steps)))
         return process
@@ -199,7 +199,7 @@ class World:
         back_ms = self.now_ms + latency_ms
 
         def arrive() -> None:
-            self._reply(process, back_ms, carry_out(self.objects, request))
+            self._reply(process, back_ms, execute_request(self.objects, request))
 
         self._at(self.now_ms + latency_ms / 2, arrive)
 
@@ -217,7 +217,7 @@ class World:
         fate = self._rng.random()
         if fate < 0.7:
             delay_ms = self._latency(request, self._rng) if fate < 0.4 else self._rng.random() * 10 * TIMEOUT_MS
-            self._at(self.now_ms + delay_ms, lambda: carry_out(self.objects, request))
+            self._at(self.now_ms + delay_ms, lambda: execute_request(self.objects, request))
 
     # Time.
 

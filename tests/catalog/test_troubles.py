@@ -22,7 +22,7 @@ from endive.sim.delays import delay_of
 from endive.testing import FaultInjectingStore, FaultProbabilities
 from tests.catalog.load import APPEND, SCHEMA, attempt, judge, rows_of, write
 
-BAD = FaultProbabilities(throttled=0.03, fails=0.04, loses_reply=0.08, stalls=0.02, stall_ms=150)
+BAD = FaultProbabilities(refusal=0.03, failure=0.04, lost_reply=0.08, stall=0.02, stall_ms=150)
 BUSY = StoreOptions(compact_entries=8, poll_interval_ms=20, collect_interval_ms=100, retention_ms=50)
 """Compacts and collects all the time, so that lost replies meet compacted slots."""
 

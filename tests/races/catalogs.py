@@ -27,15 +27,16 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
-from endive.catalog.commit.changes import TableChange, stage
-from endive.catalog.commit.transaction import Stale, commit_changes
+from endive.catalog.commit.apply import Stale, apply_commit
+from endive.catalog.commit.change import TableChange
+from endive.catalog.commit.prepared import PreparedCommit, compute_rows
+from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord
 from endive.catalog.model.keys import dropped_key, history_of, snapshots_of, table_key
 from endive.catalog.model.names import Identifier
-from endive.catalog.model.records import SnapshotRecord, TableRecord
 from endive.catalog.operations import dropped_tables as dropped_module
 from endive.catalog.operations.dropped_tables import rows_of
 from endive.catalog.operations.namespaces import create_namespace
-from endive.catalog.operations.tables import TableView, create_table, drop_table, rename_table
+from endive.catalog.operations.table_rows import TableView, create_table, drop_table, rename_table
 from endive.errors import AlreadyInCatalogError, EndiveError, NotInCatalogError, OutcomeUnknownError
 from endive.kv.log.committing import commit_batch
 from endive.kv.log.epochs import open_shared
@@ -43,7 +44,7 @@ from endive.kv.log.state import StoreState, refreshed
 from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_functions
 from endive.protocol.requests import Steps, ask
-from endive.testing.explorer import Invariant, Record
+from endive.testing.explorer import Invariant, RecordEvent
 from tests.races.processes import driver_of
 from tests.races.scenarios import at_rest
 
@@ -88,7 +89,7 @@ def follows(_properties: object) -> bool:
 
 
 def committed_inside(letter: str, tx: Transaction) -> Steps[bool]:
-    answer = yield from commit_changes(tx, [(change_of(letter, TABLE), None)], f"commit {letter}", 10, follows)
+    answer = yield from apply_commit(tx, [PreparedCommit(change_of(letter, TABLE))], f"commit {letter}", 10, follows)
     return not isinstance(answer, Stale)
 
 
@@ -96,8 +97,8 @@ def committed_as_known(letter: str, known: bytes, tx: Transaction) -> Steps[bool
     """Commit what was worked out on the record `known`."""
     change = change_of(letter, TABLE)
     view = TableView(TableRecord.decoded(known), (), ())
-    staged = stage(change, view, 10, lambda _: f"file of {letter}")
-    answer = yield from commit_changes(tx, [(change, staged)], f"commit {letter}", 10, follows)
+    rows = compute_rows(change, view, 10, lambda _: f"file of {letter}")
+    answer = yield from apply_commit(tx, [PreparedCommit(change, rows)], f"commit {letter}", 10, follows)
     return not isinstance(answer, Stale)
 
 
@@ -131,7 +132,7 @@ def clearing(state: StoreState) -> Steps[str]:
     state = yield from refreshed(state)
     seen, _ = yield from run_functions((dropped_rows,), state.manifest.value.runs, state.recent, NoCache())
     keys: tuple[bytes, ...] = tuple(seen[0].value)
-    for work in (partial(clear_piece, keys), forget):
+    for work in (partial(clear_batch, keys), forget):
         ended = yield from commit_batch(state, (work,), NoCache(), LOOKS)
         if ended.outcomes[0].error is not None:
             raise ended.outcomes[0].error
@@ -144,13 +145,13 @@ def dropped_rows(tx: Transaction) -> Steps[list[bytes]]:
     return keys
 
 
-def clear_piece(keys: tuple[bytes, ...], tx: Transaction) -> Steps[bool]:
-    is_dropped = yield from dropped_module._clear_piece(tx, TABLE_ID, keys)
+def clear_batch(keys: tuple[bytes, ...], tx: Transaction) -> Steps[bool]:
+    is_dropped = yield from dropped_module._clear_batch(tx, TABLE_ID, keys)
     return is_dropped
 
 
 def forget(tx: Transaction) -> Steps[None]:
-    yield from dropped_module._forget(tx, TABLE_ID)
+    yield from dropped_module._delete_mark(tx, TABLE_ID)
 
 
 def doing(event: str, work: Callable[..., Steps[bool]], state: StoreState) -> Steps[str]:
@@ -163,7 +164,7 @@ def doing(event: str, work: Callable[..., Steps[bool]], state: StoreState) -> St
         outcome = ended.outcomes[0]
         if outcome.error is not None and not isinstance(outcome.error, NotInCatalogError | AlreadyInCatalogError):
             raise outcome.error
-        yield from ask(Record((event, outcome.error is None and outcome.value)))
+        yield from ask(RecordEvent((event, outcome.error is None and outcome.value)))
         return "done"
     return "unknown"
 
@@ -175,7 +176,7 @@ def committing_known(letter: str, state: StoreState) -> Steps[str]:
         seen, _ = yield from run_functions((record_of,), state.manifest.value.runs, state.recent, NoCache())
         known = seen[0].value
         if known is None:
-            yield from ask(Record((letter, False)))
+            yield from ask(RecordEvent((letter, False)))
             return "gone"
         try:
             ended = yield from commit_batch(state, (partial(committed_as_known, letter, known),), NoCache(), LOOKS)
@@ -183,12 +184,12 @@ def committing_known(letter: str, state: StoreState) -> Steps[str]:
             return "unknown"
         outcome = ended.outcomes[0]
         if isinstance(outcome.error, NotInCatalogError):
-            yield from ask(Record((letter, False)))
+            yield from ask(RecordEvent((letter, False)))
             return "gone"
         if outcome.error is not None:
             raise outcome.error
         if outcome.value:
-            yield from ask(Record((letter, True)))
+            yield from ask(RecordEvent((letter, True)))
             return "done"
         state = ended.state
     return "lost every race"
@@ -198,7 +199,7 @@ def repeating(letter: str, state: StoreState) -> Steps[str]:
     """Commit twice under one id, as a job does that was restarted and does not know how far it had come."""
     for _ in range(2):
         ended = yield from commit_batch(state, (partial(committed_inside, letter),), NoCache(), LOOKS)
-        yield from ask(Record(("repeat", ended.outcomes[0].error is None)))
+        yield from ask(RecordEvent(("repeat", ended.outcomes[0].error is None)))
         state = ended.state
     return "done"
 

@@ -1,8 +1,7 @@
-"""Scenarios for the explorer: processes made of the store's own protocols, and invariants that must hold in every
-state.
+"""Scenarios for the explorer: processes made of the store's own protocols, and invariants of every state.
 
-A process records its progress by `Record`; invariants compare that with the objects. Whether a write can be read is
-decided by the store's own reading protocol, run to its end on the objects of that state.
+A process records its progress by `RecordEvent`; invariants compare that with the objects. Whether a write can be read
+is decided by the store's own reading protocol, run to its end on the objects of that state.
 """
 
 from collections.abc import Hashable, Mapping
@@ -34,7 +33,7 @@ from endive.protocol.requests import (
     Steps,
     ask,
 )
-from endive.testing.explorer import Invariant, Record
+from endive.testing.explorer import Invariant, RecordEvent
 from tests.races.processes import driver_of
 
 T = TypeVar("T")
@@ -56,7 +55,7 @@ def body_of(rows: Mapping[str, str], epoch: int, put_id: str, seq: int) -> bytes
 def writer(name: str, writes: int = 1, parallel_writes: int = 1) -> Steps[str]:
     """Open the store and write `writes` entries of two rows each, one after the other."""
     lease: Lease = yield from open_writer(parallel_writes)
-    yield from ask(Record(("open", lease.epoch, lease.next_entry)))
+    yield from ask(RecordEvent(("open", lease.epoch, lease.next_entry)))
     for number in range(writes):
         yield from one_write(lease, lease.next_entry + number, f"{name}{number}")
     return "done"
@@ -68,7 +67,7 @@ def one_write(lease: Lease, number: int, value: str) -> Steps[None]:
     rows = rows_of({value: value, f"{value}+": value}, lease.epoch * 100 + number)
     entry = WalEntry(number, rows, lease.epoch, put_id)
     yield from append_exclusive(state_at(lease.manifest, lease.epoch), entry)
-    yield from ask(Record(("acknowledged", value, number)))
+    yield from ask(RecordEvent(("acknowledged", value, number)))
 
 
 def in_flight(lease: Lease, number: int, value: str) -> Steps[str]:
@@ -79,9 +78,9 @@ def in_flight(lease: Lease, number: int, value: str) -> Steps[str]:
     try:
         yield from append_exclusive(state_at(lease.manifest, lease.epoch), entry)
     except FencedError:
-        yield from ask(Record(("refused", value, number)))
+        yield from ask(RecordEvent(("refused", value, number)))
         return "fenced"
-    yield from ask(Record(("landed", value, number - lease.next_entry)))
+    yield from ask(RecordEvent(("landed", value, number - lease.next_entry)))
     return "done"
 
 
@@ -106,7 +105,7 @@ def reader(value: str) -> Steps[str]:
     try:
         view = yield from newest_view()
     except MissingObjectError as error:
-        yield from ask(Record(("took for damaged", error.path)))
+        yield from ask(RecordEvent(("took for damaged", error.path)))
         return "gave up"
     seen: tuple[bool, ...] = ()
     for key in (value, f"{value}+"):
@@ -114,7 +113,7 @@ def reader(value: str) -> Steps[str]:
         if row is None:
             row = yield from find_in_runs(view.manifest.value.runs, key.encode(), NoCache())
         seen = (*seen, row is not None)
-    yield from ask(Record(("read", value, seen)))
+    yield from ask(RecordEvent(("read", value, seen)))
     return "done"
 
 
@@ -130,7 +129,7 @@ def keeper(lifetime_s: int = 0) -> Steps[str]:
     checkpoint = yield from create_checkpoint(lifetime_s)
     if lifetime_s:
         yield from refresh_checkpoint(checkpoint.id, 0)
-    yield from ask(Record(("checkpoint", checkpoint.id)))
+    yield from ask(RecordEvent(("checkpoint", checkpoint.id)))
     return "done"
 
 

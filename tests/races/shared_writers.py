@@ -22,7 +22,7 @@ from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_functions
 from endive.kv.views import newest_view
 from endive.protocol.requests import NewId, Steps, ask
-from endive.testing.explorer import Invariant, Record
+from endive.testing.explorer import Invariant, RecordEvent
 from tests.races.processes import driver_of
 from tests.races.scenarios import at_rest
 
@@ -48,7 +48,7 @@ def append_letter(letter: str, transaction: Transaction) -> Steps[str]:
 def joining(letter: str, commits: int = 1) -> Steps[str]:
     """Join, then append letters: `a` appends "a", "A"."""
     state = yield from open_shared(refreshes_max=REFRESHES, claims_max=REFRESHES)
-    yield from ask(Record(("joined", state.manifest.value.writer_epoch, state.wal_end + 1)))
+    yield from ask(RecordEvent(("joined", state.manifest.value.writer_epoch, state.wal_end + 1)))
     yield from committing(letter, state, commits)
     return "done"
 
@@ -56,7 +56,7 @@ def joining(letter: str, commits: int = 1) -> Steps[str]:
 def owning(letter: str, commits: int = 1) -> Steps[str]:
     """Claim an epoch exclusively, then append letters."""
     state = yield from open_exclusive(claims_max=REFRESHES)
-    yield from ask(Record(("open", state.manifest.value.writer_epoch, state.wal_end + 1)))
+    yield from ask(RecordEvent(("open", state.manifest.value.writer_epoch, state.wal_end + 1)))
     yield from committing(letter, state, commits)
     return "done"
 
@@ -70,7 +70,7 @@ def committing(letter: str, state: StoreState, commits: int = 1) -> Steps[str]:
         if committed.outcomes[0].error is not None:
             raise committed.outcomes[0].error  # a read was refused: nothing was written
         state = committed.state
-        yield from ask(Record(("appended", own)))
+        yield from ask(RecordEvent(("appended", own)))
     return "done"
 
 
@@ -97,7 +97,7 @@ def reading(state: StoreState, expected: str = FIRST) -> Steps[str]:
     """Read as a writer that has not refreshed for a while."""
     newer = yield from refreshed(state)
     outcomes, _ = yield from run_functions((read_logs,), newer.manifest.value.runs, newer.recent, NoCache())
-    yield from ask(Record(("read", outcomes[0].value, expected)))
+    yield from ask(RecordEvent(("read", outcomes[0].value, expected)))
     return "done"
 
 
@@ -112,7 +112,7 @@ def read_logs(transaction: Transaction) -> Steps[tuple[str, ...]]:
 def alone(letter: str) -> Steps[str]:
     """Open the store as an exclusive writer, and append a letter."""
     lease = yield from open_writer()
-    yield from ask(Record(("open", lease.epoch, lease.next_entry)))
+    yield from ask(RecordEvent(("open", lease.epoch, lease.next_entry)))
     state = yield from refreshed(state_at(lease.manifest, lease.epoch))
     if not state.is_writable:
         return "fenced"
@@ -130,7 +130,7 @@ def alone_already(letter: str, lease: Lease, held: bytes) -> Steps[str]:
     rows = Rows([key_of(letter)], [held + letter.encode()], [1000 * lease.epoch + lease.next_entry])
     entry = WalEntry(lease.next_entry, rows, lease.epoch, put_id)
     yield from append_exclusive(state_at(lease.manifest, lease.epoch), entry)
-    yield from ask(Record(("appended", letter)))
+    yield from ask(RecordEvent(("appended", letter)))
     return "done"
 
 
@@ -152,7 +152,7 @@ def sending(letter: str, prepared: Prepared, state: StoreState) -> Steps[str]:
         newer = yield from refreshed(state)
         yield from committing(letter, newer)
         return "committed again"
-    yield from ask(Record(("landed", letter, entry.number - state.wal_end)))
+    yield from ask(RecordEvent(("landed", letter, entry.number - state.wal_end)))
     return "done"
 
 

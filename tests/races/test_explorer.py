@@ -188,7 +188,7 @@ def test_the_search_finds_what_is_wrong_with_a_mutant(
 
     assert found.violation is not None
     assert expected in found.violation
-    assert found.run
+    assert found.trace
 
 
 def test_one_fence_does_not_stop_two_parallel_writes() -> None:

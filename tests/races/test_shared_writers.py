@@ -286,4 +286,4 @@ def find(case: Mutant) -> None:
 
     assert found.violation is not None
     assert expected in found.violation
-    assert found.run
+    assert found.trace

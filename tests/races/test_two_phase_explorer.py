@@ -1,7 +1,7 @@
 """The explorer on two-phase create: alone, and under the store's own protocols.
 
 Every search prints its number of states (`pytest -s`). Bounds: a reply may be lost while its request still arrives, and
-here nobody repeats a request but the protocol itself (`repeated=()`); a request may be refused; a process may crash.
+here nobody repeats a request but the protocol itself (`resent=()`); a request may be refused; a process may crash.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,14 +48,14 @@ READER: dict[str, Program] = {"reader": looker}
 ALL: dict[str, Program] = {**CREATORS, **RECOVERY, **READER}
 
 CREATING: dict[str, Case] = {
-    "two writers": (CREATORS, Bounds(lost_replies=2, refusals=1, crashes=1, repeated=())),
-    "a writer and a reader": ({**ONE_WRITER, **READER}, Bounds(lost_replies=1, refusals=1, crashes=1, repeated=())),
-    "a writer, recovery and a reader": ({**ONE_WRITER, **RECOVERY, **READER}, Bounds(lost_replies=1, repeated=())),
+    "two writers": (CREATORS, Bounds(lost_replies=2, refusals=1, crashes=1, resent=())),
+    "a writer and a reader": ({**ONE_WRITER, **READER}, Bounds(lost_replies=1, refusals=1, crashes=1, resent=())),
+    "a writer, recovery and a reader": ({**ONE_WRITER, **RECOVERY, **READER}, Bounds(lost_replies=1, resent=())),
     "a writer, two recoveries, a crash": (
         {**ONE_WRITER, **RECOVERY, "second recovery": recovery},
-        Bounds(lost_replies=1, crashes=1, repeated=()),
+        Bounds(lost_replies=1, crashes=1, resent=()),
     ),
-    "two writers, recovery and a reader": (ALL, Bounds(crashes=1, repeated=())),
+    "two writers, recovery and a reader": (ALL, Bounds(crashes=1, resent=())),
 }
 
 
@@ -66,7 +66,7 @@ def test_nothing_goes_wrong_when_creating(case: Case) -> None:
 
 def test_a_collection_for_which_everything_is_old_loses_nothing_acknowledged() -> None:
     invariants = {name: invariant for name, invariant in INVARIANTS.items() if name != NOTHING_LOST}
-    bounds = Bounds(lost_replies=1, refusals=1, repeated=())
+    bounds = Bounds(lost_replies=1, refusals=1, resent=())
 
     assert searched({**CREATORS, **COLLECTION}, bounds, invariants, {}).violation is None
 
@@ -74,7 +74,7 @@ def test_a_collection_for_which_everything_is_old_loses_nothing_acknowledged() -
 def test_a_name_is_free_again_only_when_its_object_is_gone() -> None:
     programs: dict[str, Program] = {"deleter": deleter, **ONE_WRITER}
 
-    assert searched(programs, Bounds(repeated=()), INVARIANTS, {}).violation is None
+    assert searched(programs, Bounds(resent=()), INVARIANTS, {}).violation is None
 
 
 # The store on top.
@@ -101,19 +101,19 @@ KEEPERS: dict[str, Program] = {
 STORE_READER: dict[str, Program] = {"reader": on_two_phases(partial(reader, "x"))}
 
 STORE: dict[str, Case] = {
-    "an old writer and a new one": (OLD_AND_NEW, Bounds(lost_replies=1, crashes=1, repeated=())),
-    "two writers": (WRITERS, Bounds(repeated=())),
-    "an old writer, a new one and recovery": ({**OLD_AND_NEW, **RECOVERY}, Bounds(repeated=())),
+    "an old writer and a new one": (OLD_AND_NEW, Bounds(lost_replies=1, crashes=1, resent=())),
+    "two writers": (WRITERS, Bounds(resent=())),
+    "an old writer, a new one and recovery": ({**OLD_AND_NEW, **RECOVERY}, Bounds(resent=())),
     "a writer, the compactor, the collector and a reader; one preemption": (
         {"old writer": OLD_AND_NEW["old writer"], **KEEPERS, **STORE_READER},
-        Bounds(preemptions=1, repeated=()),
+        Bounds(preemptions=1, resent=()),
     ),
 }
 LONG_STORE: dict[str, Case] = {
-    "two writers, a lost reply; two preemptions": (WRITERS, Bounds(lost_replies=1, preemptions=2, repeated=())),
+    "two writers, a lost reply; two preemptions": (WRITERS, Bounds(lost_replies=1, preemptions=2, resent=())),
     "an old writer and a new one, compactor, collector, recovery; two preemptions": (
         {**OLD_AND_NEW, **KEEPERS, **RECOVERY},
-        Bounds(preemptions=2, repeated=()),
+        Bounds(preemptions=2, resent=()),
     ),
 }
 
@@ -135,25 +135,25 @@ MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, str]] = 
     "collection does not recover first": (
         mutants.temporary_objects_collected_by_age_alone,
         {**ONE_WRITER, **COLLECTION, **READER},
-        Bounds(repeated=()),
+        Bounds(resent=()),
         "what was seen stays",
     ),
     "a committed record is taken for a deletion": (
         mutants.a_committed_record_taken_for_a_deletion,
         {**ONE_WRITER, **READER},
-        Bounds(repeated=()),
+        Bounds(resent=()),
         "what was seen stays",
     ),
     "an insert whose answer was lost is forgotten": (
         mutants.an_unsure_insert_forgotten,
         CREATORS,
-        Bounds(lost_replies=1, repeated=()),
+        Bounds(lost_replies=1, resent=()),
         NOTHING_LOST,
     ),
     "a record is committed before the copy": (
         mutants.a_record_committed_before_the_copy,
         {**ONE_WRITER, **READER},
-        Bounds(repeated=()),
+        Bounds(resent=()),
         "what was seen stays",
     ),
 }
@@ -161,13 +161,13 @@ STORE_MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, st
     "collection does not recover first": (
         mutants.temporary_objects_collected_by_age_alone,
         {**OLD_AND_NEW, **COLLECTION},
-        Bounds(repeated=()),
+        Bounds(resent=()),
         "the store cannot be opened",
     ),
     "readers do not consult the records": (
         mutants.records_not_consulted,
         OLD_AND_NEW,
-        Bounds(repeated=()),
+        Bounds(resent=()),
         "the store cannot be opened",
     ),
 }
@@ -200,7 +200,7 @@ def test_the_search_finds_what_is_wrong_with_a_mutant_below_the_store(
 def test_a_name_that_is_free_too_early_loses_a_write() -> None:
     programs: dict[str, Program] = {"deleter": deleter, **ONE_WRITER}
     with mutants.a_record_deleted_before_its_object():
-        found = searched(programs, Bounds(repeated=()), INVARIANTS, {})
+        found = searched(programs, Bounds(resent=()), INVARIANTS, {})
 
     assert found.violation is not None
     assert "has created an object that is not there" in found.violation

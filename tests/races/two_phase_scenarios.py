@@ -21,8 +21,8 @@ from endive.protocol.two_phase import (
     list_in_two_phases,
     recover,
 )
-from endive.testing.explorer import Invariant, Record
-from endive.testing.holdings import Contents, Holdings, effect
+from endive.testing.explorer import Invariant, RecordEvent
+from endive.testing.store_state import Contents, StoreState, apply_request
 from tests.races import scenarios
 
 T = TypeVar("T")
@@ -99,9 +99,9 @@ def creator(name: str) -> Steps[str]:
     except OutcomeUnknownError:
         return "does not know"
     except StorageUnavailableError:
-        yield from ask(Record(("nothing done", name)))
+        yield from ask(RecordEvent(("nothing done", name)))
         return "refused"
-    yield from ask(Record(("created" if is_ours else "somebody else's", name)))
+    yield from ask(RecordEvent(("created" if is_ours else "somebody else's", name)))
     return "done"
 
 
@@ -122,7 +122,7 @@ def looker() -> Steps[str]:
         third = yield from list_in_two_phases("wal/", "")
     except EndiveError:
         return "gave up"
-    yield from ask(Record(("looked", first, second, tuple(info.path for info in third))))
+    yield from ask(RecordEvent(("looked", first, second, tuple(info.path for info in third))))
     return "done"
 
 
@@ -139,13 +139,13 @@ def deleter() -> Steps[str]:
 
 def at_rest(contents: Contents, steps: Steps[T]) -> T:
     """Run a protocol to its end while nobody else does anything."""
-    held = Holdings(tuple((path, body, 0) for path, body in sorted(contents.items())), contents.records)
+    held = StoreState(tuple((path, body, 0) for path, body in sorted(contents.items())), contents.records)
 
     def answer(request: Request[Any]) -> Any:
         nonlocal held
         if isinstance(request, NewId):
             return "f" * 32
-        held, reply = effect(held, request, 0)
+        held, reply = apply_request(held, request, 0)
         return reply
 
     return drive(steps, answer)

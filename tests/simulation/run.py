@@ -20,7 +20,7 @@ from endive.protocol.requests import Sleep, Steps, ask
 from endive.rng import Stream, stream
 from endive.sim.config.profiles import load_profile_set
 from endive.sim.delays import delay_of
-from endive.testing.virtual_time import Faults, Machine, World, latency_from, short_latency
+from endive.testing.virtual_time import ClusterFaults, Machine, SimulatedCluster, latency_from, short_latency
 from tests.simulation.history import NOTHING, History, Operation
 from tests.simulation.pipelined import PipelinedWriter
 
@@ -39,7 +39,7 @@ class Run:
     """Everything that happens under one seed."""
 
     seed: int
-    world: World = field(init=False)
+    cluster: SimulatedCluster = field(init=False)
     rng: Stream = field(init=False)
     history: History = field(default_factory=History)
     values: int = 0
@@ -50,7 +50,7 @@ class Run:
     def __post_init__(self) -> None:
         self.rng = stream(self.seed, "run")
         draw = self.rng.random
-        faults = Faults(
+        faults = ClusterFaults(
             lost_reply=0.1 * draw() ** 2,
             refusal=0.1 * draw() ** 2,
             stall=0.05 * draw() ** 2,
@@ -63,7 +63,7 @@ class Run:
         self.parallel_writes = 1 if draw() < 0.7 else 2 + int(3 * draw())
         provider = PROVIDERS[int(len(PROVIDERS) * draw())]
         latency = short_latency if provider is None else latency_from(delay_of(load_profile_set("measured")[provider]))
-        self.world = World(self.seed, faults, latency)
+        self.cluster = SimulatedCluster(self.seed, faults, latency)
 
     # Machines, each with a life of its own.
 
@@ -77,16 +77,16 @@ class Run:
         for number in range(1 + int(2 * self.rng.random())):
             self._boot(f"compactor {number}", self.compactor)
             self._boot(f"collector {number}", self.collector)
-        self.world.run(DURATION_MS)
-        for machine in self.world.machines:
-            self.world.crash(machine)
-        self.world.run(QUIET_MS)
+        self.cluster.run(DURATION_MS)
+        for machine in self.cluster.machines:
+            self.cluster.crash(machine)
+        self.cluster.run(QUIET_MS)
         return self._verdict()
 
     def _boot(self, name: str, life: Life, delayed: bool = True) -> None:
-        machine = self.world.machine(name)
-        draws = self.rng.child(len(self.world.machines))
-        self.world.start(machine, life(machine, draws, draws.random() * DURATION_MS / 2 if delayed else 0.0))
+        machine = self.cluster.machine(name)
+        draws = self.rng.child(len(self.cluster.machines))
+        self.cluster.start(machine, life(machine, draws, draws.random() * DURATION_MS / 2 if delayed else 0.0))
 
     def writer(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
         """Open, write until something ends it, open again."""
@@ -100,7 +100,7 @@ class Run:
                 continue
             writer = PipelinedWriter(state, self.parallel_writes)
             clients = [
-                self.world.start(machine, self.client(machine, writer, rng.child(number))) for number in range(3)
+                self.cluster.start(machine, self.client(machine, writer, rng.child(number))) for number in range(3)
             ]
             while not all(client.is_over for client in clients):
                 yield from ask(Sleep(50))
@@ -125,13 +125,13 @@ class Run:
                     self._note(machine, error)
             for operation in called:
                 # A write that was not confirmed may still turn out to have happened.
-                operation.answered_ms = self.world.now_ms if written.is_durable else inf
+                operation.answered_ms = self.cluster.now_ms if written.is_durable else inf
 
     def reader(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
         """Look at the newest state again and again, all keys in one view."""
         yield from ask(Sleep(delay_ms / 10))
         while True:
-            called = [self.history.call(key, self.world.now_ms) for key in KEYS]
+            called = [self.history.call(key, self.cluster.now_ms) for key in KEYS]
             try:
                 view = yield from newest_view()
                 found = yield from self._values(view)
@@ -142,7 +142,7 @@ class Run:
                     operation.is_void = True
             else:
                 for operation, value in zip(called, found, strict=True):
-                    operation.value, operation.answered_ms = value, self.world.now_ms
+                    operation.value, operation.answered_ms = value, self.cluster.now_ms
                 pairs = {value.partition("/")[0] for value in found[:2]}
                 if len(pairs) > 1:
                     self.notes.append(f"torn: {found}")
@@ -206,35 +206,35 @@ class Run:
         rows: list[tuple[bytes, bytes | None]] = [(key.encode(), f"{self.values}/{key}".encode()) for key in KEYS[:2]]
         if rng.random() < 0.5:
             rows.append((b"c", f"{self.values}/c".encode()))
-        now_ms = self.world.now_ms
+        now_ms = self.cluster.now_ms
         return rows, [self.history.call(key.decode(), now_ms, (value or b"").decode()) for key, value in rows]
 
     def _note(self, machine: Machine, error: EndiveError) -> None:
         if not isinstance(error, FencedError | OutcomeUnknownError) and "attempts" not in str(error):
-            self.notes.append(f"{self.world.now_ms:.0f} ms, {machine.name}: {type(error).__name__}: {error}")
+            self.notes.append(f"{self.cluster.now_ms:.0f} ms, {machine.name}: {type(error).__name__}: {error}")
 
     # The end.
 
     def _verdict(self) -> list[str]:
         """Return what is wrong: unexpected errors, lost or torn writes, impossible orders, objects that do not fit."""
-        self.world.faults = Faults()
+        self.cluster.faults = ClusterFaults()
         wrong = [note for note in self.notes if "StoreNotFound" not in note]
-        end = self.world.machine("the end")
-        checking = self.world.start(end, self._last_look())
-        self.world.run(self.world.now_ms + 3_600_000)
+        end = self.cluster.machine("the end")
+        checking = self.cluster.start(end, self._last_look())
+        self.cluster.run(self.cluster.now_ms + 3_600_000)
         if checking.error is not None and "StoreNotFound" not in type(checking.error).__name__:
             wrong.append(f"at the end: {checking.error}")
         return wrong + self.history.faults()
 
     def _last_look(self) -> Steps[None]:
-        called = [self.history.call(key, self.world.now_ms) for key in KEYS]
+        called = [self.history.call(key, self.cluster.now_ms) for key in KEYS]
         state = yield from open_exclusive(parallel_writes=self.parallel_writes)
         for operation in called:
             row = state.recent.find(operation.key.encode())
             if row is None:
                 row = yield from find_in_runs(state.manifest.value.runs, operation.key.encode(), NoCache())
             value = None if row is None else row.value
-            operation.value, operation.answered_ms = (value or b"").decode(), self.world.now_ms
+            operation.value, operation.answered_ms = (value or b"").decode(), self.cluster.now_ms
         report = yield from check_store()
         self.notes.extend(map(str, report.findings))
         if report.findings:
@@ -253,6 +253,6 @@ if __name__ == "__main__":
     run = Run(int(sys.argv[1]))
     problems = run.play()
     done = sum(one.answered_ms < inf for one in run.history.operations)
-    print(f"{done} of {len(run.history.operations)} operations answered; {run.world.faults}")  # noqa: T201
+    print(f"{done} of {len(run.history.operations)} operations answered; {run.cluster.faults}")  # noqa: T201
     print("\n".join(problems) or "nothing wrong")  # noqa: T201
     sys.exit(bool(problems))

@@ -25,7 +25,7 @@ from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_functions
 from endive.protocol.requests import Sleep, Steps, ask
 from endive.rng import Stream
-from endive.testing.virtual_time import Faults, Machine
+from endive.testing.virtual_time import ClusterFaults, Machine
 from tests.simulation.pipelined import PipelinedWriter
 from tests.simulation.run import DURATION_MS, QUIET_MS, Run
 
@@ -93,10 +93,10 @@ class SharedRun(Run):
         if self.rng.random() < 0.4:
             self._boot("alone", self.alone)
         self.owners = max(0.0, self.rng.random() - 0.5)
-        self.world.run(DURATION_MS)
-        for machine in self.world.machines:
-            self.world.crash(machine)
-        self.world.run(QUIET_MS)
+        self.cluster.run(DURATION_MS)
+        for machine in self.cluster.machines:
+            self.cluster.crash(machine)
+        self.cluster.run(QUIET_MS)
         return self._verdict()
 
     # Lives.
@@ -123,7 +123,7 @@ class SharedRun(Run):
         committed = yield from commit_batch(state, functions, NoCache())
         for number, outcome in zip(numbers, committed.outcomes, strict=True):
             if outcome.error is None:
-                self.appended[number].acknowledged_ms = self.world.now_ms
+                self.appended[number].acknowledged_ms = self.cluster.now_ms
             elif not isinstance(outcome.error, RefusedError):
                 raise outcome.error
         return committed.state
@@ -133,7 +133,7 @@ class SharedRun(Run):
         yield from ask(Sleep(delay_ms / 10))
         state: StoreState | None = None
         while True:
-            begun_ms = self.world.now_ms
+            begun_ms = self.cluster.now_ms
             try:
                 if state is None:
                     state = yield from newest_state()
@@ -143,7 +143,7 @@ class SharedRun(Run):
                 if fresh is not None:
                     manifest = fresh.manifest.value
                     outcomes, _ = yield from run_functions((read_both,), manifest.runs, fresh.recent, NoCache())
-                    self.seen.append(Seen(begun_ms, self.world.now_ms, outcomes[0].value))
+                    self.seen.append(Seen(begun_ms, self.cluster.now_ms, outcomes[0].value))
                     state = fresh if rng.random() < 0.5 else state
             except MissingObjectError:
                 state = None  # collected under the reader's hands
@@ -163,7 +163,7 @@ class SharedRun(Run):
                 continue
             writer = PipelinedWriter(state, parallel_writes)
             clients = [
-                self.world.start(machine, self.client_of_functions(machine, writer, rng.child(number)))
+                self.cluster.start(machine, self.client_of_functions(machine, writer, rng.child(number)))
                 for number in range(3)
             ]
             while not all(client.is_over for client in clients):
@@ -187,21 +187,21 @@ class SharedRun(Run):
                 for error in writer.errors:
                     self._note(machine, error)
             if result.outcome is not None and result.outcome.error is None:
-                self.appended[number].acknowledged_ms = self.world.now_ms
+                self.appended[number].acknowledged_ms = self.cluster.now_ms
 
     def _new_number(self) -> str:
         self.values += 1
-        self.appended[str(self.values)] = Appended(self.world.now_ms)
+        self.appended[str(self.values)] = Appended(self.cluster.now_ms)
         return str(self.values)
 
     # The end.
 
     def _verdict(self) -> list[str]:
-        self.world.faults = Faults()
+        self.cluster.faults = ClusterFaults()
         wrong = [note for note in self.notes if "StoreNotFound" not in note]
-        end = self.world.machine("the end")
-        looking = self.world.start(end, self._end())
-        self.world.run(self.world.now_ms + 3_600_000)
+        end = self.cluster.machine("the end")
+        looking = self.cluster.start(end, self._end())
+        self.cluster.run(self.cluster.now_ms + 3_600_000)
         if looking.error is not None or not isinstance(looking.result, tuple):
             return [*wrong, f"at the end: {looking.error}"]
         first, second = looking.result
@@ -263,6 +263,6 @@ if __name__ == "__main__":
     run = SharedRun(int(sys.argv[1]))
     problems = run.play()
     done = sum(one.acknowledged_ms < inf for one in run.appended.values())
-    print(f"{done} of {len(run.appended)} numbers acknowledged, {len(run.seen)} reads; {run.world.faults}")  # noqa: T201
+    print(f"{done} of {len(run.appended)} numbers acknowledged, {len(run.seen)} reads; {run.cluster.faults}")  # noqa: T201
     print("\n".join(problems) or "nothing wrong")  # noqa: T201
     sys.exit(bool(problems))

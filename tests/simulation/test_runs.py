@@ -27,7 +27,7 @@ def test_a_seed_gives_the_same_run_again() -> None:
 
     assert first.play() == second.play()
     assert first.history.operations == second.history.operations
-    assert first.world.objects.list("") == second.world.objects.list("")
+    assert first.cluster.objects.list("") == second.cluster.objects.list("")
 
 
 def test_runs_see_writes_reads_and_faults() -> None:
@@ -39,9 +39,9 @@ def test_runs_see_writes_reads_and_faults() -> None:
     assert sum(one.is_read for one in operations) > 300
     assert sum(not one.is_read for one in operations) > 300
     assert any(one.answered_ms == float("inf") and not one.is_read for one in operations)
-    assert any(not machine.is_up for run in runs for machine in run.world.machines)
+    assert any(not machine.is_up for run in runs for machine in run.cluster.machines)
     assert sum(run.checkpoints_kept for run in runs) > 5
-    assert any(machine.clock_jumps for run in runs for machine in run.world.machines)
+    assert any(machine.clock_jumps for run in runs for machine in run.cluster.machines)
 
 
 # The checker itself.

@@ -64,7 +64,7 @@ def test_a_moved_offset_is_a_physical_failure_whose_retry_costs_no_read() -> Non
     txn = fast_append()
     steps = txn.execute(catalog, storage, ALWAYS, **ml_plus())
     for _ in range(4):
-        next(steps)  # catalog read, work, manifest-list read, manifest-file write on its way
+        next(steps)  # catalog read, runtime, manifest-list read, manifest-file write on its way
     next(steps)  # the append is on its way
     assert storage.log[-1] == f"append {LIST}"
     storage.objects.lengths[LIST] = 50  # a rival's entry arrives first
@@ -88,7 +88,7 @@ def test_a_list_longer_than_its_threshold_is_sealed_and_the_next_writer_rewrites
         run(fast_append(), catalog, storage, **ml_plus(entry_bytes=50, seal_bytes=100))
         sealed.append(LIST in storage.objects.sealed)
     assert sealed == [False, False, True, False]  # 50, 100, 150: sealed, rewritten
-    assert storage.log[-2:] == [f"read {LIST}", f"renew {LIST}"]
+    assert storage.log[-2:] == [f"read {LIST}", f"write {LIST}"]
     assert storage.objects.lengths[LIST] == 50
 
 
@@ -99,7 +99,7 @@ def test_a_threshold_of_0_never_seals() -> None:
     assert not storage.objects.sealed
 
 
-def test_a_writer_that_meets_a_sealed_list_learns_it_from_the_failed_append_and_rewrites() -> None:
+def test_a_writer_that_meets_a_sealed_list_sees_it_in_the_failed_append_and_rewrites() -> None:
     storage, catalog = fixed_provider(), catalog_of()
     txn = fast_append()
     steps = txn.execute(catalog, storage, ALWAYS, **ml_plus())
@@ -110,7 +110,7 @@ def test_a_writer_that_meets_a_sealed_list_learns_it_from_the_failed_append_and_
         pass
     assert txn.requests["manifest_append_physical_failure"] == 1
     assert txn.requests["manifest_append_sealed_rewrite"] == 1
-    assert storage.log[-3:] == [f"append {LIST}", f"read {LIST}", f"renew {LIST}"]
+    assert storage.log[-3:] == [f"append {LIST}", f"read {LIST}", f"write {LIST}"]
 
 
 def test_of_two_that_rewrite_a_sealed_list_one_wins_and_the_other_appends() -> None:
@@ -121,7 +121,7 @@ def test_of_two_that_rewrite_a_sealed_list_one_wins_and_the_other_appends() -> N
     for _ in range(6):
         for steps in running:
             next(steps)  # both have read the sealed list and sent the new one
-    assert storage.log[-2:] == [f"renew {LIST}"] * 2
+    assert storage.log[-2:] == [f"write {LIST}"] * 2
     for steps in running:
         for _ in steps:
             pass

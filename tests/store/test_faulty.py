@@ -15,9 +15,9 @@ from endive.rng import stream
 from endive.sim.config.profiles import load_profile_set
 from endive.sim.delays import delay_of
 from endive.testing import FaultInjectingStore, FaultProbabilities
-from endive.testing.virtual_time import World, latency_from
+from endive.testing.virtual_time import SimulatedCluster, latency_from
 
-BAD = FaultProbabilities(throttled=0.05, fails=0.03, loses_reply=0.05, stalls=0.01, stall_ms=5)
+BAD = FaultProbabilities(refusal=0.05, failure=0.03, lost_reply=0.05, stall=0.01, stall_ms=5)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -57,7 +57,7 @@ def test_what_was_acknowledged_is_there_whatever_the_object_store_does(seed: int
 def test_troubles_come_from_the_seed() -> None:
     def outcomes(seed: int) -> list[str]:
         objects = FaultInjectingStore(
-            MemoryStore(), seed, FaultProbabilities(throttled=0.3, loses_reply=0.3), sleep=lambda _: None
+            MemoryStore(), seed, FaultProbabilities(refusal=0.3, lost_reply=0.3), sleep=lambda _: None
         )
         found = []
         for number in range(50):
@@ -101,9 +101,9 @@ def test_a_store_can_have_the_latencies_of_a_provider(provider: str) -> None:
     for number in range(1001):
         objects.put_if_absent(f"{number}", b"")
 
-    expected_ms = profile.latencies["cas"].law.ticks_at(0.5) / 1e6
+    expected_ms = profile.latencies["cas"].quantile.ticks_at(0.5) / 1e6
     assert median(waited) * 1000 == pytest.approx(expected_ms, rel=0.05)
-    assert min(waited) * 1000 >= profile.latencies["cas"].law.floor_ticks / 1e6
+    assert min(waited) * 1000 >= profile.latencies["cas"].quantile.floor_ticks / 1e6
 
 
 def test_larger_objects_take_longer_and_delays_come_from_the_seed() -> None:
@@ -126,9 +126,9 @@ def test_what_a_provider_cannot_do_is_not_there() -> None:
 
 def test_protocols_in_virtual_time_can_have_the_latencies_of_a_provider() -> None:
     def once(provider: str) -> float:
-        world = World(1, latency=latency_from(delay_of(load_profile_set("measured")[provider])))
-        process = world.start(world.machine("writer"), open_writer())
-        world.run(60_000)
+        cluster = SimulatedCluster(1, latency=latency_from(delay_of(load_profile_set("measured")[provider])))
+        process = cluster.start(cluster.machine("writer"), open_writer())
+        cluster.run(60_000)
         assert process.error is None
         assert process.ended_ms is not None
         return process.ended_ms

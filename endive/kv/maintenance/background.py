@@ -10,6 +10,7 @@ from endive.drivers.blocking import BlockingDriver
 from endive.errors import EndiveError, FencedError, OutcomeUnknownError, StoreClosedError
 from endive.kv.maintenance.compactor import Compaction, claim_compactor, compact_levels, compact_wal
 from endive.kv.maintenance.garbage_collector import Collected, collect_garbage
+from endive.kv.options import StoreOptions
 from endive.logs import log_error, log_event
 from endive.objects.two_phase import TwoPhaseStore
 
@@ -35,19 +36,6 @@ class MaintainedStore(Protocol):
     def wants_compaction(self, factor: float) -> bool:
         """Whether enough rows are in the WAL that are not in the levels."""
         ...
-
-
-class MaintenanceOptions(Protocol):
-    """The options of background maintenance: see `endive.kv.options.StoreOptions`."""
-
-    @property
-    def compact_here(self) -> bool: ...
-    @property
-    def poll_interval_ms(self) -> float: ...
-    @property
-    def collect_interval_ms(self) -> float: ...
-    @property
-    def retention_ms(self) -> int: ...
 
 
 def compactions(driver: BlockingDriver, epoch: int, everything: bool = False) -> Iterator[Compaction]:
@@ -85,7 +73,7 @@ class BackgroundMaintenance:
     """A thread that polls, and compacts and collects garbage if the store was opened that way."""
 
     def __init__(
-        self, store: MaintainedStore, driver: BlockingDriver, options: MaintenanceOptions, factor: float = 1.0
+        self, store: MaintainedStore, driver: BlockingDriver, options: StoreOptions, factor: float = 1.0
     ) -> None:
         self._store = store
         self._driver = driver

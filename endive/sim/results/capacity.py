@@ -152,7 +152,7 @@ def load_of(settings: Settings) -> float:
     if settings.values.transaction.arrivals != "open" or arrivals is None:
         source = SET if settings.given.get("transaction.arrivals") == SET else settings.source
         raise ConfigurationError(source, ["transaction.arrivals: capacity is a load, and needs open arrivals"])
-    mean_ms = arrivals.build().law.mean_ticks / TICKS_PER_MS
+    mean_ms = arrivals.build().quantile.mean_ticks / TICKS_PER_MS
     if mean_ms <= 0:
         raise ConfigurationError(settings.source, ["transaction.inter_arrival: nothing between arrivals is no load"])
     return 1000.0 / mean_ms
