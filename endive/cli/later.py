@@ -31,7 +31,6 @@ COMMANDS = {
     "compare": Later("Show two results side by side, and the difference of each figure.", "sim"),
     "providers": Later(
         "List the storage providers: median latency in milliseconds by operation; a dash is a missing capability.",
-        "sim",
     ),
     "demo": Later(
         "Predict how many commits per second one to twenty tables sustain on three object stores: about a minute.",
