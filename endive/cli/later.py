@@ -70,11 +70,12 @@ class LazyGroup(TyperGroup):
 
     @property
     def commands(self) -> Any:  # noqa: ANN401
+        """The commands by name."""
         return _Commands()
 
     @commands.setter
-    def commands(self, _none: Any) -> None:  # noqa: ANN401 - Typer has found none to put here
-        pass
+    def commands(self, _none: Any) -> None:  # noqa: ANN401 - Typer assigns the commands it knows: none
+        """Ignore an assignment."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002
         return list(COMMANDS)
