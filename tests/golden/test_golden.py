@@ -19,7 +19,7 @@ from endive.kv import Reader, SharedStore, Store
 from endive.kv.transaction import Transaction
 from endive.objects import open_objects
 from endive.protocol.requests import Steps
-from endive.report.load import load
+from endive.report.reading import read_results
 from tests.golden.conftest import ROOT
 
 
@@ -176,7 +176,7 @@ def test_a_finished_run_is_found_and_gives_the_same_metrics(expected: dict[str, 
 def test_a_sweep_reads(expected: dict[str, Any]) -> None:
     assert all((ROOT / path).is_file() for path in expected["sweep"])
 
-    results = load(ROOT / "sweep")
+    results = read_results(ROOT / "sweep")
 
     assert (len(results.runs), len(results.experiments)) == (8, 4)
 
