@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.cli.app import app
-from endive.kv import Reader, SharedStore, Store
+from endive.kv import Reader, Store
 from endive.kv.transaction import Transaction
 from endive.objects import open_objects
 from endive.protocol.requests import Steps
-from endive.report.load import load
+from endive.report.reading import read_results
 from endive.sim.results.experiment import load_result
 from endive.sim.results.summary import estimates
 from tests.golden.conftest import ROOT
@@ -67,7 +67,7 @@ def test_a_shared_writer_continues_a_store(name: str, expected: dict[str, Any]) 
         assert (yield from tx.get(b"new")) is None
         tx.put(b"new", b"row")
 
-    with SharedStore(open_objects(f"file://{ROOT}/{name}")) as store:
+    with Store(open_objects(f"file://{ROOT}/{name}"), "shared") as store:
         store.transact(put)
         store.compact(everything=True)
 
@@ -186,7 +186,7 @@ def test_a_run_of_an_older_model_is_kept_beside_the_new_one(expected: dict[str, 
 def test_a_sweep_reads(expected: dict[str, Any]) -> None:
     assert all((ROOT / path).is_file() for path in expected["sweep"])
 
-    results = load(ROOT / "sweep")
+    results = read_results(ROOT / "sweep")
 
     assert (len(results.runs), len(results.experiments)) == (8, 4)
 
