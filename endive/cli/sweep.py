@@ -12,10 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from endive.cli.console import Overrides, errors, output, resumable, say_if_compiling, warn
-from endive.cli.figures import number
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan
 from endive.pipeline.sweep import Family, load_family
+from endive.sim.results.metrics import number
 from endive.spark.master import cores_here, parse_master
 from endive.wording import counted
 

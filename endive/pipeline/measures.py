@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from endive.pipeline import run_rows as records
 from endive.pipeline.run_rows import FIGURES, KINDS, RUN_SCHEMA
 from endive.sim.cost import OPERATION_TYPES
-from endive.sim.results.summary import BINS, QUANTILES, REASONS, REQUESTS, TIME_PURPOSES, drift, student_95
+from endive.sim.results.columns import REASONS, REQUESTS, TIME_PURPOSES
+from endive.sim.results.summary import BINS, QUANTILES, drift, student_95
 from endive.spark.schemas import spark_schema
 from endive.timing import TICKS_PER_MS
 
@@ -24,7 +24,7 @@ EXPERIMENT = ("family", "experiment")
 WINDOW = ("window_start_ms", "window_end_ms")
 RUN_FIGURES = tuple(name for name in FIGURES if name != "cpu_s")
 """What can be told from the transactions."""
-PERCENTILES = dict(zip(records.QUANTILES, QUANTILES, strict=True))
+PERCENTILES = QUANTILES
 ESTIMATES = pa.schema(
     [
         *((name, pa.string()) for name in EXPERIMENT),

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 
 from endive.sim.cost import OPERATION_TYPES
-from endive.sim.results.summary import REASONS, REQUESTS, TIME_PURPOSES, LatencyFigures, Summary
+from endive.sim.results.columns import REASONS, REQUESTS, TIME_PURPOSES
+from endive.sim.results.summary import QUANTILES, LatencyMetrics, Summary
 
 KINDS = ("all", *OPERATION_TYPES)
-QUANTILES = ("p50_ms", "p95_ms", "p99_ms", "p999_ms")
 RATES = (
     "offered_per_s",
     "finished_per_s",
@@ -65,7 +65,7 @@ def done(experiment: str, seed: int, summary: Summary, cpu_s: float) -> dict[str
     }
 
 
-def _latencies(latency: Mapping[str, LatencyFigures]) -> dict[str, Any]:
+def _latencies(latency: Mapping[str, LatencyMetrics]) -> dict[str, Any]:
     row: dict[str, Any] = {f"{kind}_commits": 0 for kind in KINDS}
     for kind, figures in latency.items():
         row[f"{kind}_commits"] = figures.commits

@@ -28,7 +28,7 @@ from endive.pipeline.sweep import Keep
 from endive.sim.config.configuration import MODEL_VERSION, Settings, parse_configuration
 from endive.sim.engine.run import summarise_compiled
 from endive.sim.engines import simulate
-from endive.sim.results.summary import Summary, summarise
+from endive.sim.results.summary import Summary
 
 MODEL = f"endive {__version__}, model {MODEL_VERSION}"
 """What computes the figures. Machines that differ in it must not work on one sweep."""
@@ -112,11 +112,11 @@ def _simulate(work: Work, run: Run) -> Summary:
     settings = _settings(*work.configurations[experiment])
     if work.keep == "summaries":
         return summarise_compiled(settings, seed, settings.window)[0]
-    table = simulate(settings, seed).table
+    result = simulate(settings, seed)
     path = SweepDirectory(work.directory).transactions(experiment, seed)
     make_directory(path.parent)
-    write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
-    return summarise(table, settings.window)
+    write_durably(path, lambda part: pq.write_table(result.table, part, compression="zstd"))
+    return result.summary(settings.window)
 
 
 @lru_cache(maxsize=8)
