@@ -1,8 +1,8 @@
 """Closed loop: n writers that do nothing but conditional writes on one object, simulated and measured.
 
 Everything but the conditional write costs nothing, so the simulated rate and failure rate can be held against the
-measurements in `data/conditional_writes.json`, from which the `measured` profiles were taken at one writer. How the
-figures change with the writers is a prediction, and this is its test.
+measurements in `data/conditional_writes.json`, from which the `measured` profiles were taken at one writer. The
+change with the number of writers is a prediction, and this is its test.
 
 `python -m benchmarks.closed_loop` writes `results/closed_loop.json`.
 """
@@ -45,7 +45,7 @@ OUTCOMES = {
     "append": ("append_physical_success", "append_physical_failure"),
 }
 NOTES = {
-    "implied_throughput": "What writers achieve that go on at once, from the published latencies and failure rates "
+    "implied_throughput": "Rate of writers without think time, from the published latencies and failure rates "
     "alone. It agrees with the published throughput within 9 % for s3, s3x and gcp.",
     "azure": "The published throughput (0.06/s, appends 0.23/s) contradicts the published latencies: a writer that "
     "goes on at once after about 100 ms does about ten a second. The rate compared here is the one that the "
@@ -57,8 +57,8 @@ NOTES = {
 
 
 @dataclass(frozen=True)
-class Figures:
-    """What n writers achieve together."""
+class Rates:
+    """Rates of n writers together."""
 
     throughput: float
     """Successful writes a second."""
@@ -84,7 +84,7 @@ class Measured:
         return self.writers * (1 - self.failure_rate) * 1000 / attempt_ms
 
 
-def simulate(provider: str, operation: str, writers: int, seconds: float, seed: int = SEED) -> Figures:
+def simulate(provider: str, operation: str, writers: int, seconds: float, seed: int = SEED) -> Rates:
     """Run the closed loop for so many virtual seconds."""
     catalog = "compaction_threshold = 0" if operation == "append" else ""
     text = CONFIGURATION.format(
@@ -92,7 +92,7 @@ def simulate(provider: str, operation: str, writers: int, seconds: float, seed: 
     )
     counters = run(parse_configuration(text), seed).counters
     success, failure = (counters[name] for name in OUTCOMES[operation])
-    return Figures(success / seconds, failure / (success + failure))
+    return Rates(success / seconds, failure / (success + failure))
 
 
 def measurements() -> Mapping[str, Mapping[str, Mapping[int, Measured]]]:
@@ -105,7 +105,7 @@ def measurements() -> Mapping[str, Mapping[str, Mapping[int, Measured]]]:
 
 
 def row(provider: str, operation: str, measured: Measured) -> dict[str, Any]:
-    """Return measured and simulated figures side by side, with the errors."""
+    """Return measured and simulated rates side by side, with the errors."""
     simulated = simulate(provider, operation, measured.writers, VIRTUAL_SECONDS[provider])
     implied = provider.startswith("azure")
     reference = measured.implied_throughput if implied else measured.throughput

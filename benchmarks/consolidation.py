@@ -1,10 +1,10 @@
-"""A hundred million transactions through the pipeline's consolidation and measures, and the same figures by DuckDB.
+"""A hundred million transactions through the pipeline's consolidation, and the same metrics by DuckDB.
 
 python -m benchmarks.consolidation [ROWS]        writes results/consolidation.json
 
 The rows are those of real runs (`EXPERIMENTS`, each with `SIMULATED` seeds), which stand for as many seeds as needed.
-Spark copies the files of all runs into one data set, then computes the figures of every run and their means over seeds.
-DuckDB computes the same from the same data set, in a process of its own, and all figures must be equal.
+Spark copies the files of all runs into one data set and computes the metrics of every run in the same tasks, then their
+means over seeds. DuckDB computes the same from the data set, in a process of its own, and all metrics must be equal.
 """
 
 import json
@@ -24,13 +24,15 @@ from pyspark.sql import SparkSession
 
 from benchmarks.report import HERE, save
 from endive.pipeline.directory import SweepDirectory
-from endive.pipeline.measures import RUN, RUN_FIGURES, over_seeds, run_figures
-from endive.pipeline.transactions import DataSet
+from endive.pipeline.estimates import over_seeds
+from endive.pipeline.run_rows import METRICS
+from endive.pipeline.saved_sweep import RUN
+from endive.pipeline.transactions import TransactionDataSet
 from endive.sim.config.configuration import load_configuration
 from endive.sim.engines import simulate
-from endive.spark.schemas import spark_schema
+from endive.sim.results.summary import Window
 from endive.spark.session import spark_session
-from tests.pipeline.another_engine import differences, figures_of_runs, means_over_seeds
+from tests.pipeline.another_engine import differences, means_over_seeds, metrics_of_runs
 
 BASE = str(HERE.parent / "configs" / "fast_append_s3.toml")
 MIXES = ("fast_append = 1.0", "fast_append = 0.9, validated_overwrite = 0.1", "fast_append = 0.5, merge_append = 0.5")
@@ -47,6 +49,7 @@ SIMULATED = 2
 ROWS = 100_000_000
 HEAP = "4g"
 CORES = 2
+COMPARED = tuple(name for name in METRICS if name != "cpu_s")
 
 
 def prepare(directory: SweepDirectory, rows_min: int) -> tuple[pa.Table, int]:
@@ -77,7 +80,7 @@ def prepare(directory: SweepDirectory, rows_min: int) -> tuple[pa.Table, int]:
 class Watch:
     """Adds up the CPU time of a process and all its descendants, and the most memory that they ever had together.
 
-    Every process is looked at while it lives: Spark's Python daemon ignores the end of its workers, so that the system
+    Every process is sampled while it lives: Spark's Python daemon ignores the end of its workers, so that the system
     forgets what they have used, and a difference of sums would take it away from a later block.
     """
 
@@ -89,9 +92,9 @@ class Watch:
 
     @contextmanager
     def measured(self, into: dict[str, float]) -> Iterator[None]:
-        """Measure a block and put down its figures."""
+        """Measure a block and record its CPU time, wall time and memory."""
         self._peak_mib, self._ended, self._cpu_s = 0.0, threading.Event(), {}
-        self._look()
+        self._sample_once()
         before, wall = dict(self._cpu_s), time.perf_counter()
         thread = threading.Thread(target=self._sample)
         thread.start()
@@ -101,15 +104,15 @@ class Watch:
             self._ended.set()
             thread.join()
         took_s = time.perf_counter() - wall
-        self._look()
+        self._sample_once()
         cpu_s = sum(used_s - before.get(pid, 0.0) for pid, used_s in self._cpu_s.items())
         into |= {"wall_s": round(took_s, 1), "cpu_s": round(cpu_s, 1), "peak_mib": round(self._peak_mib, 1)}
 
     def _sample(self) -> None:
         while not self._ended.wait(0.2):
-            self._look()
+            self._sample_once()
 
-    def _look(self) -> None:
+    def _sample_once(self) -> None:
         tree = self._tree()
         self._cpu_s |= {pid: used_s for pid in tree if (used_s := _cpu_s(pid)) is not None}
         self._peak_mib = max(self._peak_mib, sum(map(_resident_mib, tree)))
@@ -148,41 +151,41 @@ def on_spark(
     watch = Watch(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
     target = directory.path / "data"
     target.mkdir()
-    data = DataSet(directory, target, pa.schema([]), {name: {} for name in EXPERIMENTS})
+    limits = {row["experiment"]: Window(row["window_start_ms"], row["window_end_ms"]) for row in windows.to_pylist()}
+    data = TransactionDataSet(directory, target, pa.schema([]), {name: {} for name in EXPERIMENTS}, limits)
     copy: dict[str, float] = {}
     with watch.measured(copy):
-        data.write(list(zip(*(windows[name].to_pylist() for name in RUN), strict=True)), spark)
+        runs = data.write(list(zip(*(windows[name].to_pylist() for name in RUN), strict=True)), spark)
     compute: dict[str, float] = {}
     with watch.measured(compute):
-        rows = spark.read.schema(spark_schema(data.schema)).parquet(str(target))
-        runs = run_figures(rows, spark.createDataFrame(windows)).toArrow()
+        runs = runs.drop_columns(["status", "message", "cpu_s"])
         means = over_seeds(spark.createDataFrame(as_done(runs))).toArrow()
     pq.write_table(runs, directory.path / "runs.parquet")
     pq.write_table(means, directory.path / "means.parquet")
-    return {"one_data_set": copy, "figures": compute}, target
+    return {"one_data_set_with_metrics": copy, "means_over_seeds": compute}, target
 
 
-def as_done(figures: pa.Table) -> pa.Table:
-    """Return figures as the rows of runs that are done."""
+def as_done(metrics: pa.Table) -> pa.Table:
+    """Return metrics as the rows of runs that are done."""
     columns = {"family": "benchmark", "status": "done", "cpu_s": 0.0}
     for name, value in columns.items():
-        figures = figures.append_column(name, pa.array([value] * len(figures)))
-    return figures
+        metrics = metrics.append_column(name, pa.array([value] * len(metrics)))
+    return metrics
 
 
 def on_duckdb(directory: Path) -> None:
     """Compute with DuckDB, compare, and print what it took: the work of the second process."""
     windows, found = pq.read_table(directory / "windows.parquet"), pq.read_table(directory / "runs.parquet")
     wall, cpu = time.perf_counter(), time.process_time()
-    runs = figures_of_runs(sorted((directory / "data").glob("*.parquet")), windows, CORES)
-    means = means_over_seeds(as_done(runs), ("family", "experiment"), RUN_FIGURES, CORES)
+    runs = metrics_of_runs(sorted((directory / "data").glob("*.parquet")), windows, CORES)
+    means = means_over_seeds(as_done(runs), ("family", "experiment"), COMPARED, CORES)
     took = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
     peak = next(line for line in _text(Path("/proc/self/status")).splitlines() if line.startswith("VmHWM"))
     took["peak_mib"] = int(peak.split()[1]) / 1024
-    faults = differences(found, runs, RUN)
-    faults += differences(pq.read_table(directory / "means.parquet"), means, ("family", "experiment"))
-    if faults:
-        raise SystemExit("\n".join(["Spark and DuckDB differ:", *faults[:20]]))
+    problems = differences(found, runs, RUN)
+    problems += differences(pq.read_table(directory / "means.parquet"), means, ("family", "experiment"))
+    if problems:
+        raise SystemExit("\n".join(["Spark and DuckDB differ:", *problems[:20]]))
     print(json.dumps({name: round(value, 1) for name, value in took.items()}))
 
 
@@ -199,17 +202,17 @@ def main() -> None:
         files = list(data.glob("*.parquet"))
         command = [sys.executable, "-m", "benchmarks.consolidation", "duckdb", place]
         duckdb_took = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        figures = spark_took["figures"]
+        spark_cpu_s = sum(part["cpu_s"] for part in spark_took.values())
         body = {
             "rows": rows,
             "runs": len(windows),
             "experiments": len(EXPERIMENTS),
-            "figures_compared": len(windows) * len(RUN_FIGURES) + 2 * len(EXPERIMENTS) * len(RUN_FIGURES),
+            "metrics_compared": len(windows) * len(COMPARED) + 2 * len(EXPERIMENTS) * len(COMPARED),
             "data_set": {"files": len(files), "mib": round(sum(file.stat().st_size for file in files) / 2**20)},
             "cores": CORES,
             "spark": {"heap": HEAP, **spark_took},
-            "duckdb": {"figures": duckdb_took},
-            "spark_cpu_over_duckdb": round(figures["cpu_s"] / duckdb_took["cpu_s"], 2),
+            "duckdb": {"metrics": duckdb_took},
+            "spark_cpu_over_duckdb": round(spark_cpu_s / duckdb_took["cpu_s"], 2),
             "load_average": [round(load, 1) for load in os.getloadavg()],
             "note": "Where the load average is above the cores, other work ran too: compare CPU seconds. Peak memory "
             "of Spark is the JVM's and the Python workers' together; pages that processes share count twice.",

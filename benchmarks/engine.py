@@ -67,7 +67,7 @@ def timed_run(settings: Settings, engine: Engine) -> tuple[float, RunResult]:
 
 
 def operations(result: RunResult) -> int:
-    """Return how many latencies were waited for, about what the field calls events."""
+    """Return the number of requests, catalog reads and commits; other simulators call these events."""
     waits = ("reads", "writes", "heads", "cas_success", "cas_failure", "physical_success", "physical_failure")
     return sum(count for name, count in result.counters.items() if name.endswith(waits))
 
@@ -113,21 +113,21 @@ def _hash_all(key, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN2
 
 def nanoseconds_per_draw() -> dict[str, object]:
     """Measure a drawn latency, and its random number alone: the limit of any engine that draws each one."""
-    law = LognormalLatency.from_median(27, 0.62, 10).law
+    quantile = LognormalLatency.from_median(27, 0.62, 10).quantile
     shared, key = np.zeros(1, kernel.SHARED), np.uint64(SEED)
-    works = {
+    runs = {
         "latency": lambda: _draw_all(
-            shared, curve_of(law.table), law.scale_ticks, np.int64(law.floor_ticks), key, DRAWS
+            shared, curve_of(quantile.table), quantile.scale_ticks, np.int64(quantile.floor_ticks), key, DRAWS
         ),
         "random number alone": lambda: _hash_all(key, DRAWS),
     }
     rows: dict[str, object] = {}
-    for name, work in works.items():
-        work()  # type: ignore[no-untyped-call]
+    for name, run in runs.items():
+        run()  # type: ignore[no-untyped-call]
         samples = []
         for _ in range(SAMPLES):
             started = time.process_time()
-            work()  # type: ignore[no-untyped-call]
+            run()  # type: ignore[no-untyped-call]
             samples.append((time.process_time() - started) / DRAWS * 1e9)
         rows[name] = {"unit": "ns", **spread(samples)}
     return rows
@@ -158,7 +158,7 @@ def big_run() -> dict[str, object]:
     for _ in range(SAMPLES):
         command = [sys.executable, "-c", BIG, BASE, *overrides]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-        samples.append([float(figure) for figure in output])
+        samples.append([float(number) for number in output])
     return {
         "overrides": overrides,
         "transactions": int(samples[0][2]),

@@ -39,7 +39,7 @@ tables = { selector = "zipf" }
 
 
 def configurations() -> dict[str, Settings]:
-    """Return what is measured: an easy case, a closed loop of swaps, and everything at once."""
+    """Return the configurations: fast appends, a closed loop of swaps, and a mix of everything."""
     fast, closed = (
         Path(HERE.parent / "configs" / name).read_text(encoding="utf-8")
         for name in ("fast_append_s3.toml", "closed_loop_s3.toml")

@@ -1,10 +1,10 @@
 """Sweeps: from the command to the report, and what Spark costs over a plain pool of processes.
 
-Three parts: the family of providers, tables and mixes (900 experiments, 5 seeds), and all published families (1,610
-experiments, 5 seeds), each by the command that a user gives, in an empty directory; then the same bins of one family
+Three parts: the group of providers, tables and mixes (900 experiments, 5 seeds), and all published groups (1,610
+experiments, 5 seeds), each by the command that a user gives, in an empty directory; then the same bins of one group
 by Spark and by `multiprocessing.Pool`, alternating, with as many processes as there are cores.
 
-`python -m benchmarks.sweep` writes `results/sweep.json`; with `pool` or `command` only that part is measured anew.
+`python -m benchmarks.sweep` writes `results/sweep.json`; with `pool` or `command` only that part is measured again.
 """
 
 import json
@@ -21,15 +21,15 @@ import pyarrow.parquet as pq
 
 from benchmarks.report import HERE, RESULTS, save, spread
 from endive.pipeline.directory import SweepDirectory
-from endive.pipeline.execute import execute
+from endive.pipeline.execute import execute, sweep_job
 from endive.pipeline.plan import Plan
-from endive.pipeline.sweep import load_family
-from endive.pipeline.task import Work, do_bin
+from endive.pipeline.sweep_file import load_group
+from endive.pipeline.task import SweepJob, run_bin
 from endive.spark.daemon import warm_engine
 from endive.spark.session import spark_session
 
 PUBLISHED = HERE.parent / "configs" / "sweeps" / "published"
-POOL_FAMILY = "catalog_latency_fast_append"
+POOL_GROUP = "catalog_latency_fast_append"
 """70 experiments of 0.01 to 0.5 s: the short runs make Spark's part as large as it gets."""
 REPEATS = 3
 
@@ -63,22 +63,24 @@ def by_spark(plan: Plan) -> tuple[float, float]:
         started = time.perf_counter()
         with spark_session() as spark:
             ready = time.perf_counter()
-            execute(plan, Path(place), spark)
+            directory = SweepDirectory(Path(place))
+            directory.prepare(plan)
+            execute(plan, directory, (), spark)
             ended = time.perf_counter()
         return time.perf_counter() - started, ended - ready
 
 
-_work: Work
+_job: SweepJob
 
 
-def _begin(work: Work) -> None:
-    global _work  # noqa: PLW0603 - how a pool's processes are given what they share
-    _work = work
+def _begin(job: SweepJob) -> None:
+    global _job  # noqa: PLW0603 - how a pool's processes are given what they share
+    _job = job
     warm_engine()
 
 
-def _do(number: int) -> None:
-    do_bin(_work, number, 0)
+def _run(number: int) -> None:
+    run_bin(_job, number, 0)
 
 
 def by_pool(plan: Plan) -> float:
@@ -87,24 +89,23 @@ def by_pool(plan: Plan) -> float:
     with tempfile.TemporaryDirectory() as place:
         directory = SweepDirectory(Path(place))
         directory.prepare(plan)
-        texts = {name: (settings.text, settings.source) for name, settings in plan.experiments.items()}
         bins = plan.bins(plan.runs, cores)
-        work = Work(directory.path, plan.keep, texts, bins, "pool")
+        job = sweep_job(plan, directory, bins)
         started = time.perf_counter()
-        with multiprocessing.get_context("spawn").Pool(cores, _begin, (work,)) as pool:
-            for _ in pool.imap_unordered(_do, range(len(bins))):
+        with multiprocessing.get_context("spawn").Pool(cores, _begin, (job,)) as pool:
+            for _ in pool.imap_unordered(_run, range(len(bins))):
                 pass
         return time.perf_counter() - started
 
 
 def overhead() -> dict[str, object]:
     """Measure Spark and a pool alternately."""
-    plan = Plan((load_family(str(PUBLISHED / f"{POOL_FAMILY}.toml")),))
+    plan = Plan((load_group(str(PUBLISHED / f"{POOL_GROUP}.toml")),))
     warm_engine()
     pairs = [(by_pool(plan), *by_spark(plan)) for _ in range(REPEATS)]
     pool, session, runs = zip(*pairs, strict=True)
     return {
-        "family": POOL_FAMILY,
+        "group": POOL_GROUP,
         "runs": len(plan.runs),
         "bins": len(plan.bins(plan.runs, os.cpu_count() or 1)),
         "pool_s": spread(pool),

@@ -24,8 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.report import save, spread
+from endive.spark import read_native
 from endive.spark.session import spark_session
-from endive.spark.source import read_native
 from endive.spark.source.types import arrow_schema
 
 ROWS, ROUNDS = 10_000_000, 7

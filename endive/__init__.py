@@ -1,8 +1,8 @@
 """Endive: predict how many commits per second Iceberg tables sustain, and a catalog that reaches those rates.
 
 For a notebook: `run` simulates a configuration, `compare` compares two, `capacity` finds the highest load that a
-configuration sustains. Each takes a dictionary, a path or TOML text, and returns results that print as
-tables and convert to Arrow, pandas and Polars:
+configuration sustains, `sweep` runs a sweep on Spark. Each takes a dictionary, a path or TOML text, and returns results
+that print as tables and convert to Arrow, pandas and Polars:
 
     import endive
 
@@ -23,30 +23,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from endive.pipeline.results import SweepResults
+    from endive.pipeline.sweep import run_sweep as sweep
     from endive.sim.results.capacity_results import CapacityResults, capacity
     from endive.sim.results.comparison import Comparison, compare
     from endive.sim.results.runs import RunResults, run
 
 __version__ = "0.1.0"
 
-__all__ = ["CapacityResults", "Comparison", "RunResults", "__version__", "capacity", "compare", "run"]
+__all__ = [
+    "CapacityResults",
+    "Comparison",
+    "RunResults",
+    "SweepResults",
+    "__version__",
+    "capacity",
+    "compare",
+    "run",
+    "sweep",
+]
 
-_MODULES = {
-    "CapacityResults": "endive.sim.results.capacity_results",
-    "Comparison": "endive.sim.results.comparison",
-    "RunResults": "endive.sim.results.runs",
-    "capacity": "endive.sim.results.capacity_results",
-    "compare": "endive.sim.results.comparison",
-    "run": "endive.sim.results.runs",
+_PLACES = {
+    "CapacityResults": "endive.sim.results.capacity_results.CapacityResults",
+    "Comparison": "endive.sim.results.comparison.Comparison",
+    "RunResults": "endive.sim.results.runs.RunResults",
+    "SweepResults": "endive.pipeline.results.SweepResults",
+    "capacity": "endive.sim.results.capacity_results.capacity",
+    "compare": "endive.sim.results.comparison.compare",
+    "run": "endive.sim.results.runs.run",
+    "sweep": "endive.pipeline.sweep.run_sweep",
 }
 """Imported when first used, so that `import endive` stays fast."""
 
+if not TYPE_CHECKING:  # would hide misspelt names from the type checker
 
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'endive' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-    return value
+    def __getattr__(name: str) -> object:
+        if name not in _PLACES:
+            raise AttributeError(f"module 'endive' has no attribute {name!r}")
+        module, _, attribute = _PLACES[name].rpartition(".")
+        value = globals()[name] = getattr(import_module(module), attribute)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -1,10 +1,10 @@
-"""Time as generators of milliseconds, and where the milliseconds went.
+"""Virtual time as generators of milliseconds, and accounting by purpose.
 
-Everything that takes time is a `Latency[T]`: a generator that yields milliseconds and returns a `T`. Whoever drives
-it decides what a millisecond is; the simulation turns it into virtual time.
+An operation that takes time is a `Latency[T]`: a generator that yields milliseconds and returns a `T`. Its driver
+turns milliseconds into time; the simulation's driver turns them into virtual time.
 
-Milliseconds are what people read; *ticks* (whole nanoseconds) are what is added up. Integer addition is associative,
-so a sum does not depend on how a wait was cut into pieces. Every latency is a whole number of ticks: a `float` of
+Milliseconds are for people; sums are in *ticks* (whole nanoseconds). Integer addition is associative, so a sum does not
+depend on how a wait was split. Every latency is a whole number of ticks: a `float` of
 milliseconds goes to ticks and back without loss.
 """
 
@@ -30,7 +30,7 @@ def to_ms(ticks: int) -> float:
 
 
 class Spent:
-    """Ticks by purpose. A wait is entered when it is over, so an interrupted one is not half counted."""
+    """Ticks by purpose. A wait is counted when it is over, so an interrupted one is not half counted."""
 
     __slots__ = ("ticks",)
 
@@ -43,7 +43,7 @@ class Spent:
 
     @property
     def total_ticks(self) -> int:
-        """All ticks spent so far, whatever for."""
+        """All ticks spent so far, for any purpose."""
         return sum(self.ticks.values())
 
 

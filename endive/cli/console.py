@@ -18,18 +18,19 @@ Overrides = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Put a value in the place of the file's, such as `catalog.num_tables=10`; may be repeated. The value is "
+        help="Replace a value of the file, such as `catalog.num_tables=10`; may be repeated. The value is "
         "read as TOML, a bare word as text. `endive config keys` lists the keys.",
     ),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 
 WIDTH_OF_FILES = 160
-"""A pipe or a file has no width of its own; figures must not be cut off there."""
+"""A pipe or a file has no width of its own; numbers must not be cut off there."""
 
 
 class _Console(Console):
     def escape(self, text: str) -> str:
-        """Return `text` with nothing in it read as markup."""
+        """Return `text` with all markup escaped."""
         return escape(text)
 
 
@@ -44,9 +45,9 @@ def warn(messages: tuple[str, ...]) -> None:
 
 
 def asked(question: str) -> bool | None:
-    """Ask a question on standard error, since standard output is for results; None if nobody answers.
+    """Ask a question on standard error, since standard output is for results; None if the input has ended.
 
-    What comes next begins a new line, also where no terminal has echoed the answer.
+    The next output begins on a new line, also if no terminal has echoed the answer.
     """
     while True:
         errors.print(f"{escape(question)} \\[y/N]: ", end="", soft_wrap=True)
@@ -60,24 +61,24 @@ def asked(question: str) -> bool | None:
 
 
 def say_if_compiling() -> None:
-    """Tell a user who waits for the first time what for."""
+    """Announce that the engine must be compiled first."""
     if is_cold():
         errors.print("compiling the engine: about half a minute, once on this machine")
 
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Tell a user who interrupts that nothing finished is lost."""
+    """On Ctrl-C, say that finished work is kept, and exit."""
     try:
         yield
     except KeyboardInterrupt:
-        errors.print("interrupted; what was finished is kept, the same command goes on from there")
+        errors.print("interrupted; finished work is kept: repeat the command to continue")
         raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
 def progress_to(total_ms: float, title: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar that follows virtual time, or a count. Nothing is shown where standard error is not a terminal."""
+    """Show a progress bar of virtual time, or of a count. Nothing is shown if standard error is not a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task(escape(title), total=total_ms)

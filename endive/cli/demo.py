@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from endive.cli.console import output, resumable
-from endive.cli.sweep import close, run_sweep, size
+from endive.cli.console import output
+from endive.cli.sweep import run_and_show, size
 from endive.pipeline.plan import Plan
-from endive.pipeline.sweep import parse_family
+from endive.pipeline.sweep_file import parse_group
 from endive.spark.master import cores_here
 
 SWEEP = """\
@@ -38,9 +38,7 @@ operation_types = { fast_append = 0.9, validated_overwrite = 0.1 }
 def demo(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the sweep.")] = Path("sweeps/demo"),
 ) -> None:
-    """Show how many commits one to twenty tables take on three stores, as Iceberg commits them: about a minute."""
-    plan = Plan((parse_family(SWEEP, "demo.toml"),))
+    """Predict how many commits per second one to twenty tables sustain on three object stores: about a minute."""
+    plan = Plan((parse_group(SWEEP, "demo.toml"),))
     output.print(size(plan, cores_here()), soft_wrap=True, markup=False)
-    with resumable():
-        run_sweep(plan, out, None)
-    close(plan, out, report=True)
+    run_and_show(plan, out, master=None, catalog=None, report=True, as_json=False)

@@ -48,7 +48,7 @@ def providers(
 
 
 def _median(row: LatencyDistribution | None) -> str:
-    return "-" if row is None else f"{row.law.ticks_at(0.5) / 1e6:.4g}"
+    return "-" if row is None else f"{row.quantile.ticks_at(0.5) / 1e6:.4g}"
 
 
 def _overview(kind: str, profiles: list[Profile]) -> Table:

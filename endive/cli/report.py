@@ -1,5 +1,6 @@
-"""`endive report`: the results of a sweep as a page."""
+"""`endive report`: the results of a sweep as an HTML page."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from endive.cli.console import errors, output
+from endive.cli.console import JsonOption, errors, output
 from endive.errors import ResultError
+from endive.pipeline.results import SweepResults
 from endive.report import Picture
 
 
@@ -19,56 +21,59 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="The page; if not given, `DIR/report.html` or `SWEEP.html`."),
+        typer.Option("--out", metavar="FILE", help="The page; default: `DIR/report.html`, or `SWEEP.html` for a URL."),
     ] = None,
     charts: Annotated[
         list[Picture] | None,
-        typer.Option("--charts", help="Write each chart as a picture too, to `charts/`; may be repeated."),
+        typer.Option("--charts", help="Also write each chart as a picture, to `charts/`; may be repeated."),
     ] = None,
     sweep: Annotated[
         str | None,
-        typer.Option("--sweep", metavar="NAME", help="Which sweep of a catalog; the last one if not given."),
+        typer.Option("--sweep", metavar="NAME", help="Which sweep of a catalog; default: the most recent."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show the results of a sweep: one HTML page with charts that works offline.
+    """Write the results of a sweep as one HTML page with charts that works offline.
 
-    The page has latency against throughput, success against load, heat maps, usable throughput and where the time goes,
-    for each family of experiments, with the configuration behind every chart. Results in a catalog, where
-    `endive sweep --into` has put them, are fetched first.
+    For each experiment group the page shows latency against throughput, success against offered load, heat maps,
+    sustainable throughput and where the time goes, with the configuration behind every chart. Results that `endive
+    sweep --catalog` has written to a catalog are fetched first.
 
     For example:
 
-    `endive report experiments/sweep`
+    `endive report sweeps/small`
 
-    `endive report experiments/sweep --charts svg --charts png`
+    `endive report sweeps/small --charts svg --charts png`
 
     `endive report s3://bucket/lake --sweep published`
     """
     if "://" not in directory:
-        _report(Path(directory), out, charts or ())
+        _report(Path(directory), out, charts or (), as_json)
         return
     from endive.pipeline.catalog_tables import fetch, sweeps_in  # noqa: PLC0415 - PyIceberg takes a second to load
 
     name = sweep or next(iter(sweeps_in(directory)), "")
     with TemporaryDirectory(prefix="endive-") as fetched:
         fetch(directory, name, Path(fetched))
-        _report(Path(fetched), out or Path(f"{name}.html"), charts or ())
+        _report(Path(fetched), out or Path(f"{name}.html"), charts or (), as_json)
 
 
-def _report(directory: Path, out: Path | None, charts: Sequence[Picture]) -> None:
+def _report(directory: Path, out: Path | None, charts: Sequence[Picture], as_json: bool) -> None:
     if not (directory / "about.json").is_file():
         raise ResultError(str(directory), "holds no sweep", "name a directory that `endive sweep` has written")
-    _bring_up_to_date(directory)
-    errors.print("drawing", markup=False)
-    from endive.report.page import write_report  # noqa: PLC0415 - Altair takes a second to load
+    _update_measures(directory)
+    errors.print("drawing charts", markup=False)
+    results = SweepResults(directory)
+    page = results.report(out, charts).resolve()
+    if as_json:
+        output.print_json(json.dumps({**results.to_document(), "report": str(page)}))
+    else:
+        output.print(f"report: {page}", soft_wrap=True, markup=False)
 
-    page = write_report(directory, out, charts)
-    output.print(f"a page to look at: {page.resolve()}", soft_wrap=True, markup=False)
 
-
-def _bring_up_to_date(directory: Path) -> None:
+def _update_measures(directory: Path) -> None:
     """Compute the measures if they are missing or older than the runs."""
-    from endive.pipeline.frames import consolidate, is_current  # noqa: PLC0415 - PySpark takes a second to load
+    from endive.pipeline.consolidate import consolidate, is_current  # noqa: PLC0415 - PySpark takes a second to load
 
     if not is_current(directory):
         from endive.spark.session import spark_session  # noqa: PLC0415

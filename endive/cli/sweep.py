@@ -1,21 +1,20 @@
-"""`endive sweep`: families of experiments on Spark, from the files to the report."""
+"""`endive sweep`: groups of experiments on Spark, from the files to the report."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import pyarrow.parquet as pq
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from endive.cli.console import Overrides, errors, output, resumable, say_if_compiling, warn
-from endive.pipeline.directory import SweepDirectory
+from endive.cli.console import JsonOption, Overrides, errors, output, resumable, warn
 from endive.pipeline.plan import Plan
-from endive.pipeline.sweep import Family, load_family
-from endive.sim.results.metrics import number
+from endive.pipeline.results import HEADINGS, SweepResults, series_cells
+from endive.pipeline.sweep import SweepProgress, check_catalog, plan_sweep, run_plan
 from endive.spark.master import cores_here, parse_master
 from endive.wording import counted
 
@@ -24,15 +23,12 @@ MasterOption = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="Where Spark runs: `local[4]`, or a cluster such as `spark://host:7077`. Unless given, all cores here.",
+        help="Spark master: `local[4]`, or a cluster such as `spark://host:7077`. Default: all cores of this machine.",
     ),
 ]
 
-LIGHT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""Where the JVM only hands out bins, compiling itself well costs more than it brings."""
-
 SPARK_S = 20.0
-"""About what starting Spark, the measures and the report take."""
+"""Typical time for starting Spark, the measures and the report."""
 
 ROWS_SHOWN = 20
 """Lines of the closing table; the report has all of them."""
@@ -46,22 +42,24 @@ def sweep(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Directory of the sweep; unless given, `sweeps/<name>`."),
+        typer.Option("--out", metavar="DIR", help="Directory of the sweep; default: `sweeps/<name>`."),
     ] = None,
     master: MasterOption = None,
-    into: Annotated[
+    catalog: Annotated[
         str | None,
-        typer.Option("--into", metavar="URL", help="Catalog whose tables get the results as well; made if need be."),
+        typer.Option("--catalog", metavar="URL", help="Also write the results to tables of this catalog."),
     ] = None,
+    into: Annotated[str | None, typer.Option("--into", hidden=True, help="Former name of `--catalog`.")] = None,
     overrides: Overrides = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Check and size the sweep; run nothing.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    as_json: JsonOption = False,
 ) -> None:
     """Run every experiment of a sweep on Spark, find the saturation points, and write the report.
 
     A sweep file names a base configuration, the keys to vary and the seeds. Several files go into one report.
-    Everything is checked before anything runs. An interrupted sweep goes on where it stopped when the same command is
-    given again; a changed configuration is another experiment and is run.
+    Everything is checked before anything runs. To continue an interrupted sweep, repeat the same command: finished runs
+    are kept. A changed configuration is another experiment and is run.
 
     For example:
 
@@ -71,19 +69,16 @@ def sweep(
 
     `endive sweep configs/sweeps/published/mix.toml --plan`
 
-    `endive sweep configs/sweeps/small.toml --into s3://bucket/lake`
+    `endive sweep configs/sweeps/small.toml --catalog s3://bucket/lake`
     """
-    asked = parse_master(master)
-    plan = Plan(tuple(load_family(file, overrides or ()) for file in files))
-    for family in plan.families:
-        warn(tuple(f"{family.name}: {warning}" for warning in family.warnings))
-    directory = out or Path("sweeps") / _default_name(files)
-    cores = asked.cores or cores_here()
-    output.print(size(plan, cores), soft_wrap=True, markup=False)
+    cores = parse_master(master).cores or cores_here()
+    check_catalog(catalog or into)
+    plan = plan_sweep(files, overrides or ())
+    for group in plan.groups:
+        warn(tuple(f"{group.name}: {warning}" for warning in group.warnings))
+    (errors if as_json else output).print(size(plan, cores), soft_wrap=True, markup=False)
     if not plan_only:
-        with resumable():
-            run_sweep(plan, directory, master, into)
-        close(plan, directory, report)
+        run_and_show(plan, out or Path("sweeps") / _default_name(files), master, catalog or into, report, as_json)
 
 
 def _default_name(files: Sequence[str]) -> str:
@@ -91,70 +86,44 @@ def _default_name(files: Sequence[str]) -> str:
 
 
 def size(plan: Plan, cores: int) -> str:
-    """Return how large a sweep is, in words."""
-    experiments = sum(len(family.members) for family in plan.families)
-    seeds = {len(family.seeds) for family in plan.families}
-    times = f" × {counted(seeds.pop(), 'seed')}" if len(seeds) == 1 else ""  # noqa: RUF001 - "times", as people write it
-    shared = plan.asked - len(plan.runs)
-    twice = f", {shared:,} of them shared between families and run once" if shared else ""
-    about = _time(SPARK_S + plan.cost(plan.runs) / cores)
-    return f"{counted(experiments, 'experiment')}{times} = {counted(plan.asked, 'run')}{twice}; about {about}"
+    """Return the size of a sweep in words."""
+    seeds = {len(group.seeds) for group in plan.groups}
+    times = f" × {counted(seeds.pop(), 'seed')}" if len(seeds) == 1 else ""  # noqa: RUF001 - a multiplication sign
+    shared = plan.requested - len(plan.runs)
+    twice = f", {shared:,} of them shared between groups and run once" if shared else ""
+    about = duration(SPARK_S + plan.cost(plan.runs) / cores)
+    experiments, runs = counted(len(plan.experiments), "experiment"), counted(plan.requested, "run")
+    return f"{experiments}{times} = {runs}{twice}; about {about}"
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+def duration(seconds: float) -> str:
+    """Return a duration in the largest suitable unit, such as `20 s`, `12 min` or `5.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{float(f'{seconds / 3600:.2g}'):,g} h"
 
 
-def run_sweep(plan: Plan, directory: Path, master: str | None, into: str | None = None) -> None:
-    """Do the runs and compute the measures; publish the runs in the catalog `into`. What is there is not done again."""
-    from endive.pipeline.execute import execute  # noqa: PLC0415
-    from endive.pipeline.frames import consolidate  # noqa: PLC0415
-    from endive.spark.daemon import warm_engine  # noqa: PLC0415 - Numba and Spark take seconds to load
-    from endive.spark.java import find_java  # noqa: PLC0415
-    from endive.spark.session import spark_session  # noqa: PLC0415
-
-    SweepDirectory(directory.absolute()).prepare(plan)  # what cannot be written should fail before Spark starts
-    say_if_compiling()
-    warm_engine()
-    java = find_java()
-    warn(java.skipped)
-    errors.print(f"starting Spark with {java}", markup=False, soft_wrap=True)
-    settings = LIGHT if plan.keep == "summaries" else {}
-    with _published(plan, directory, into) as publish, spark_session(master, settings=settings, java=java) as spark:
-        with _progress(plan, directory) as show:
-
-            def tell(count: int, seconds: float) -> None:
-                publish()
-                show(count, seconds)
-
-            execute(plan, directory, spark, tell)
-        publish()
-        errors.print("computing measures", markup=False)
-        consolidate(directory, spark)
-
-
-@contextmanager
-def _published(plan: Plan, directory: Path, into: str | None) -> Iterator[Callable[[], None]]:
-    """Give a function that puts into the catalog what has been finished since it was called last."""
-    if into is None:
-        yield lambda: None
+def run_and_show(
+    plan: Plan, directory: Path, master: str | None, catalog: str | None, report: bool, as_json: bool
+) -> None:
+    """Run a plan with a progress bar; print the series of each group, the failed runs, and the report's path."""
+    with resumable(), _progress_bar() as progress:
+        results = run_plan(plan, directory, master, catalog, progress)
+    _warn_of_failures(results)
+    page = str(results.report()) if report else None
+    if as_json:
+        output.print_json(json.dumps({**results.to_document(), "report": page}))
         return
-    from endive.pipeline.catalog_tables import Publication  # noqa: PLC0415 - PyIceberg takes a second to load
-
-    with Publication(into, directory.absolute().name, SweepDirectory(directory.absolute())) as publication:
-        publication.begin(plan)
-        publication.publish()
-        yield publication.publish
-        tables = ", ".join(publication.tables)
-        errors.print(f"published in {into}: {tables}", markup=False, soft_wrap=True)
+    for title, rows in results.groups.items():
+        output.print(_series_table(title, rows))
+    output.print(f"measures: {directory / 'measures'}", soft_wrap=True, markup=False)
+    if page:
+        output.print(f"report: {page}", soft_wrap=True, markup=False)
 
 
 @contextmanager
-def _progress(plan: Plan, directory: Path) -> Iterator[Callable[[int, float], None]]:
-    """Show runs done, the rate, and the time left by what the remaining runs will cost."""
-    runs = plan.remaining(SweepDirectory(directory.absolute()).done(plan))
-    if len(runs) < len(plan.runs):
-        errors.print(f"{len(plan.runs) - len(runs):,} runs are done already", markup=False)
+def _progress_bar() -> Iterator[Callable[[SweepProgress], None]]:
+    """Provide a callback that prints messages, and shows finished runs, their rate and the remaining time."""
     columns = (
         TextColumn("{task.fields[runs]:,} of {task.fields[all]:,} runs"),
         BarColumn(),
@@ -162,68 +131,40 @@ def _progress(plan: Plan, directory: Path) -> Iterator[Callable[[int, float], No
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("", total=max(plan.cost(runs), 1e-9), runs=0, all=len(runs), rate=0.0)
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
 
-        def tell(count: int, seconds: float) -> None:
-            elapsed_s = progress.tasks[0].elapsed or 0.0
-            rate = count / elapsed_s if elapsed_s else 0.0
-            progress.update(task, completed=seconds, runs=count, rate=rate)
+        def show(progress: SweepProgress) -> None:
+            if progress.is_warning:
+                warn((progress.message,))
+            elif progress.message:
+                errors.print(progress.message, markup=False, soft_wrap=True)
+            elif progress.runs_total:
+                if not bar.tasks:
+                    bar.add_task("", total=1.0, runs=0, all=progress.runs_total, rate=0.0)
+                rate = progress.runs / (bar.tasks[0].elapsed or 1.0)
+                bar.update(bar.tasks[0].id, completed=progress.share, runs=progress.runs, rate=rate)
 
-        yield tell
-
-
-def close(plan: Plan, directory: Path, report: bool) -> None:
-    """Say what came out, what failed, and where to look."""
-    rows = pq.read_table(directory / "measures" / "curves.parquet").to_pylist()
-    for family in plan.families:
-        output.print(usable_table(family, [row for row in rows if row["family"] == family.name]))
-    _tell_failures(directory)
-    output.print(f"measures: {directory / 'measures'}", soft_wrap=True, markup=False)
-    if report:
-        from endive.report.page import write_report  # noqa: PLC0415 - Altair takes a second to load
-
-        output.print(f"report: {write_report(directory)}", soft_wrap=True, markup=False)
+        yield show
 
 
-def usable_table(family: Family, rows: Sequence[dict[str, Any]]) -> Table:
-    """Return what each series of a family takes."""
-    table = Table(title=escape(family.title), box=None, pad_edge=False, header_style="bold", title_justify="left")
+def _series_table(title: str, rows: Sequence[dict[str, object]]) -> Table:
+    table = Table(title=escape(title), box=None, pad_edge=False, header_style="bold", title_justify="left")
     table.add_column("")
-    for heading in ("usable", "commits/s", "p99 ms", "saturates at", "peak commits/s"):
+    for heading in HEADINGS:
         table.add_column(heading, justify="right")
     for row in rows[:ROWS_SHOWN]:
-        figures = [
-            row["usable_committed_per_s"],
-            row["usable_p99_ms"],
-            row["saturation_load"],
-            row["peak_committed_per_s"],
-        ]
-        table.add_row(escape(row["series"] or family.name), _usable(row), *(_cell(figure) for figure in figures))
+        table.add_row(escape(str(row["series"] or title)), *series_cells(row))
     if len(rows) > ROWS_SHOWN:
         table.add_row(f"and {len(rows) - ROWS_SHOWN} more in the report")
     return table
 
 
-def _usable(row: dict[str, Any]) -> str:
-    if row["usable_load"] is None:
-        return f"< {number(row['fails_from_load'])}" if row["fails_from_load"] is not None else "-"
-    return f"≥ {number(row['usable_load'])}" if row["fails_from_load"] is None else number(row["usable_load"])
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else number(value)
-
-
-def _tell_failures(directory: Path) -> None:
-    columns = ["family", "experiment", "seed", "status", "message"]
-    runs = pq.read_table(directory / "measures" / "runs.parquet", columns=columns).to_pylist()
-    bad = [run for run in runs if run["status"] != "done"]
-    for run in bad[:FAILURES_SHOWN]:
-        warn(
-            (f"{run['family']}: experiment {run['experiment']}, seed {run['seed']}: {run['status']}: {run['message']}",)
-        )
-    if bad:
-        rest = len(bad) - FAILURES_SHOWN
+def _warn_of_failures(results: SweepResults) -> None:
+    failures = results.failures
+    for run in failures[:FAILURES_SHOWN]:
+        place = f"{run['family']}: experiment {run['experiment']}, seed {run['seed']}"
+        warn((f"{place}: {run['status']}: {run['message']}",))
+    if failures:
+        rest = len(failures) - FAILURES_SHOWN
         more = f"; {rest} more in the report" if rest > 0 else ""
-        warn((f"{len(bad)} of {len(runs)} runs did not end well{more}; the same command tries them again",))
+        warn((f"{counted(len(failures), 'run')} failed{more}; repeat the command to try them again",))

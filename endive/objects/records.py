@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import local
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
+from weakref import finalize
 
 from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
 from endive.objects.dynamo import open_dynamo
@@ -59,6 +60,7 @@ class SqlRecords:
         self._mark = mark
         self._held = local()
         self._connections: list[Any] = []
+        finalize(self, _close_all, self._connections)  # an object store has no `close`: its records may go unclosed
         with self._transaction("CREATE TABLE") as cursor:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {TABLE} (destination VARCHAR({PATH_LENGTH_MAX}) PRIMARY KEY, "
@@ -94,9 +96,7 @@ class SqlRecords:
             self._run(cursor, f"DELETE FROM {TABLE} WHERE destination = ?", destination)  # noqa: S608
 
     def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
-        self._connections.clear()
+        _close_all(self._connections)
         self._held = local()
 
     def _connected(self) -> Any:  # noqa: ANN401
@@ -158,10 +158,19 @@ def open_records(url: str) -> RecordStore:
     raise ConfigurationError(url, ["not a record store; known: sqlite:///, postgresql://, mysql://, dynamodb://"])
 
 
+def _close_all(connections: list[Any]) -> None:
+    while connections:
+        connections.pop().close()
+
+
 def _sqlite(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(file, timeout=30, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")  # a record that was confirmed must survive a power cut
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # a record that was confirmed must survive a power cut
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

@@ -1,21 +1,21 @@
-"""A sweep's results in tables of a catalog: `endive sweep --into URL`, and back for `endive report URL`.
+"""A sweep's results in tables of a catalog: `endive sweep --catalog URL`, and back for `endive report URL`.
 
-    sweep.sweeps          one row for each plan of a sweep: what was asked, as JSON
-    sweep.experiments     one row per plan, family and experiment, with its configuration and parameters
-    sweep.runs            one row per run, with all its figures
+    sweep.sweeps          one row for each plan of a sweep: `about.json`
+    sweep.experiments     one row per plan, group and experiment, with its configuration and parameters
+    sweep.runs            one row per run, with all its metrics
     sweep.transactions    every transaction, if they are kept
 
-The sweep's directory stays where tasks put their files: it is what a sweep resumes from. Whenever a task has finished
-a bin of runs, the Spark driver appends the bin's rows in one commit, which has the name of the sweep and of the bin's
-file as its id. So a sweep that is killed and started again, or published twice, has every bin in the tables once.
-Transactions are committed before the rows of their runs: whoever sees a run sees what it is made of. A run may be
-there twice all the same, if two starts did it; readers take one, as with the files.
+Tasks write to the sweep's directory, from which a sweep resumes. Whenever a task has finished a bin of runs, the Spark
+driver appends the bin's rows in one commit, whose id is made of the sweep's name and the name of the bin's file. So a
+sweep that is killed and repeated, or published twice, has every bin in the tables once. Transactions are committed
+before the rows of their runs, so a reader who sees a run also sees its transactions. If two starts of a sweep did the
+same run, it is in the tables twice; readers take one row, as with the files.
 """
 
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
@@ -31,10 +31,10 @@ from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo
 
 from endive.errors import ResultError
 from endive.files import make_directory, write_durably
-from endive.pipeline.directory import SweepDirectory
-from endive.pipeline.plan import Plan, Run
-from endive.pipeline.results import Sweep, one_per_run, parts_of
+from endive.pipeline.directory import SweepDirectory, write_run_rows, write_table
+from endive.pipeline.plan import Run
 from endive.pipeline.run_rows import RUN_SCHEMA
+from endive.pipeline.saved_sweep import SavedSweep, one_per_run, parts_of
 from endive.pipeline.transactions import read_transactions
 from endive.sim.results.statistics import SCHEMA as TRANSACTION_SCHEMA
 from endive.spark.source.committing import Written, commit, found
@@ -52,7 +52,7 @@ PLAIN = {
     "family": TEXT, "experiment": TEXT, "load": NUMBER, "duration_ms": NUMBER, "window_start_ms": NUMBER,
     "window_end_ms": NUMBER, "config": TEXT,
 }  # fmt: skip
-"""Columns that every sweep's experiments have; parameters differ from sweep to sweep."""
+"""Columns that the experiments of every sweep have; parameters differ from sweep to sweep."""
 
 TABLES = {
     "sweeps": pa.schema([OF_SWEEP, ("plan", TEXT), ("created", TEXT), ("about", TEXT)]),
@@ -63,23 +63,23 @@ TABLES = {
 
 EQUAL: Callable[..., BooleanExpression] = EqualTo
 
-NOT_THERE = "name the URL of a catalog that `endive sweep --into` has written to"
+NO_SWEEPS = "name the URL of a catalog that `endive sweep --catalog` has written to"
 
 
 @dataclass
 class Publication:
-    """A sweep on its way into a catalog: `with Publication(url, name, directory) as sweep: sweep.begin(plan)`."""
+    """Publishes a sweep in a catalog: `with Publication(url, name, directory) as sweep: sweep.begin(missing)`."""
 
     url: str
     name: str
     directory: SweepDirectory
     published: set[str] = field(default_factory=set)
-    """Names of the files of runs that are in the tables."""
+    """Names of the files whose runs are in the tables."""
     _open: ExitStack = field(default_factory=ExitStack)
 
     @property
     def properties(self) -> dict[str, str]:
-        """How to open the catalog; it is made where there is none."""
+        """Properties of the catalog, which is created if it does not exist."""
         return {"uri": self.url, "endive.create": "true"}
 
     @property
@@ -100,32 +100,32 @@ class Publication:
     ) -> None:
         self._open.close()
 
-    def begin(self, plan: Plan) -> None:
-        """Write what is asked into the tables, and take runs from them that the directory does not have."""
+    def begin(self, missing: Collection[Run]) -> set[Run]:
+        """Write the plan into the tables; return the `missing` runs that were restored from them.
+
+        Restored runs are written into the directory, so that they are not repeated.
+        """
         about = json.loads((self.directory.path / "about.json").read_text(encoding="utf-8"))
         experiments = pq.read_table(self.directory.path / "experiments.parquet").to_pylist()
-        asked = {**about, "created": None}
-        digest = hashlib.sha256(json.dumps([asked, experiments], sort_keys=True).encode()).hexdigest()[:16]
+        plan = {**about, "created": None}
+        digest = hashlib.sha256(json.dumps([plan, experiments], sort_keys=True).encode()).hexdigest()[:16]
         key = {"sweep": self.name, "plan": digest}
         rows = [{**key, **_with_parameters(row)} for row in experiments]
         self._append("experiments", rows, digest)
         self._append("sweeps", [{**key, "created": about["created"], "about": json.dumps(about)}], digest)
-        if plan.keep == "summaries":
-            self._restore(plan)
+        return self._restore(set(missing)) if about["keep"] == "summaries" else set()
 
-    def _restore(self, plan: Plan) -> None:
-        """Put done runs that only the tables have into the directory, so that they are not run again."""
-        missing = set(plan.remaining(self.directory.done(plan)))
+    def _restore(self, missing: set[Run]) -> set[Run]:
         rows = [row for row in read_runs(self.url, self.name).to_pylist() if row["status"] == "done"]
-        wanted = [row for row in rows if (row["experiment"], row["seed"]) in missing]
-        if wanted:
+        restored = [row for row in rows if (row["experiment"], row["seed"]) in missing]
+        if restored:
             path = self.directory.part("catalog", 0)
             old = pq.read_table(path).to_pylist() if path.exists() else []
-            table = pa.Table.from_pylist([*old, *wanted], schema=RUN_SCHEMA)
-            write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
+            write_run_rows(path, [*old, *restored])
+        return {(row["experiment"], row["seed"]) for row in restored}
 
     def publish(self) -> None:
-        """Append the bins that have been finished since it was called last."""
+        """Append the bins that have finished since the last call."""
         for path in parts_of(self.directory.path):
             if path.name not in self.published and not path.name.startswith("part-catalog-"):
                 self._publish_part(path)
@@ -145,14 +145,14 @@ class Publication:
         self._append_table(table, pa.Table.from_pylist([*rows], schema=schema), name)
 
     def _append_table(self, table: str, rows: pa.Table, name: str) -> None:
-        """Append rows of this sweep in one commit, once: `name` is what they are called."""
+        """Append rows of this sweep in one commit, once; `name` identifies them."""
         place = Place(self.properties, (NAMESPACE, table))
         rows = rows.add_column(0, OF_SWEEP, pa.array([self.name] * len(rows), TEXT))
         append_once(place, rows, f"{self.name}/{name}")
 
 
 def append_once(place: Place, rows: pa.Table, commit_id: str) -> None:
-    """Append rows to a table, in one commit that is recognised when it is repeated."""
+    """Append rows to a table in one commit; a repetition with the same `commit_id` does nothing."""
     with place.table() as table:
         if found(table, commit_id):
             return
@@ -170,15 +170,15 @@ def read_runs(url: str, sweep: str) -> pa.Table:
 
 
 def sweeps_in(url: str) -> list[str]:
-    """Return the names of the sweeps in a catalog, the one that was begun last first."""
+    """Return the names of the sweeps in a catalog, the most recent first."""
     with open_catalog({"uri": url}) as catalog:
         rows = _read(catalog, "sweeps", None).to_pylist()
     last = {row["sweep"]: row["created"] for row in sorted(rows, key=lambda row: str(row["created"]))}
     return sorted(last, key=lambda name: last[name], reverse=True)
 
 
-def fetch(url: str, sweep: str, directory: Path) -> Sweep:
-    """Write what a catalog has of a sweep into a directory, as `endive sweep` would have left it there."""
+def fetch(url: str, sweep: str, directory: Path) -> SavedSweep:
+    """Copy a sweep from a catalog into a directory, as `endive sweep` would have written it."""
     with open_catalog({"uri": url}) as catalog:
         plans = sorted(_read(catalog, "sweeps", sweep).to_pylist(), key=lambda row: str(row["created"]))
         if not plans:
@@ -188,32 +188,32 @@ def fetch(url: str, sweep: str, directory: Path) -> Sweep:
         experiments = _read(catalog, "experiments", sweep, newest["plan"]).to_pylist()
     target = SweepDirectory(directory.absolute())
     make_directory(target.parts)
-    # The rows of runs have their figures; transactions need not be read again.
+    # The rows of runs have their metrics; transactions are not needed.
     about = json.dumps({**json.loads(newest["about"]), "keep": "summaries"}, indent=2, ensure_ascii=False)
     write_durably(target.path / "about.json", lambda part: part.write_text(about, encoding="utf-8"))
-    _write(_experiments_of(experiments), target.path / "experiments.parquet")
-    _write(read_runs(url, sweep), target.part("catalog", 0))
-    return Sweep(target.path)
+    write_table(target.path / "experiments.parquet", _experiments_of(experiments))
+    write_table(target.part("catalog", 0), read_runs(url, sweep))
+    return SavedSweep(target.path)
 
 
 def _read(catalog: Catalog, table: str, sweep: str | None, plan: str | None = None) -> pa.Table:
     try:
         loaded = catalog.load_table((NAMESPACE, table))
     except (NoSuchTableError, NoSuchNamespaceError) as error:
-        raise ResultError(str(catalog.properties.get("uri")), "holds no sweeps", NOT_THERE) from error
+        raise ResultError(str(catalog.properties.get("uri")), "holds no sweeps", NO_SWEEPS) from error
     conditions = [EQUAL(name, value) for name, value in (("sweep", sweep), ("plan", plan)) if value is not None]
     everything: BooleanExpression = AlwaysTrue()
     return loaded.scan(reduce(And, conditions, everything)).to_arrow()
 
 
 def _with_parameters(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an experiment's row with its parameters, of which every sweep has others, as one column."""
+    """Return an experiment's row with its parameters, which differ between sweeps, as one JSON column."""
     plain = {name: value for name, value in row.items() if name in PLAIN}
     return {**plain, "parameters": json.dumps({name: value for name, value in row.items() if name not in PLAIN})}
 
 
 def _experiments_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return experiments with a column for each parameter, as they were."""
+    """Return experiments with a column for each parameter, as in `experiments.parquet`."""
     parsed = [(row, json.loads(row["parameters"])) for row in rows]
     names = list(dict.fromkeys(name for _, parameters in parsed for name in parameters))
     columns: dict[str, pa.Array] = {
@@ -233,7 +233,3 @@ def _of_run(transactions: pa.Table, run: Run) -> pa.Table:
     added = zip(OF_RUN, run, strict=True)
     columns = [pa.repeat(pa.scalar(value, one.type), len(transactions)) for one, value in added]
     return pa.table([*columns, *transactions.columns], schema=pa.schema([*OF_RUN, *TRANSACTION_SCHEMA]))
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))

@@ -1,22 +1,22 @@
-"""What a run will cost, about: enough to balance bins and to say how long a sweep will take."""
+"""Estimated cost of a run, good enough to balance bins and to announce how long a sweep takes."""
 
 from endive.sim.config.configuration import Settings
 from endive.sim.config.defaults import mean_ms
 
 SECONDS_PER_RUN = 0.008
-"""Reading the configuration, making tables, writing a row."""
+"""Reading the configuration, building tables, writing a row."""
 SECONDS_PER_TRANSACTION = 3e-6
-"""With all its retries, when most are lost."""
+"""With all its retries, when most attempts fail."""
 SECONDS_PER_READ = 3e-9
-"""One latency drawn for a manifest list that was missed."""
+"""Drawing the latency of one manifest list that was missed."""
 COMMITS_PER_S, COMMITS_PER_S_MAX = 5.0, 25.0
-"""About what one table commits, and what many tables under one catalog commit, when more is asked of them."""
+"""Typical saturated throughput of one table, and of many tables under one catalog."""
 
 
 def run_seconds(settings: Settings) -> float:
-    """Return about how many seconds of one core a run takes.
+    """Return the estimated seconds of one core that a run takes.
 
-    A validated overwrite reads a manifest list for each commit that it missed while it worked: at high loads these
+    A validated overwrite reads a manifest list for each commit that it missed while it ran: at high offered loads these
     reads, drawn one by one, are most of the cost.
     """
     values = settings.values

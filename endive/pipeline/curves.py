@@ -1,10 +1,11 @@
-"""Curves: what a series of experiments of growing load says of the load that it takes.
+"""Curves: sustainable throughput and saturation of each series of experiments.
 
-A series is a family's experiments that differ in the load alone. `curve_of` is the rule, on a list of points; `curves`
-applies it to every series on Spark.
+A series holds the experiments of a group that differ in the offered load alone. `curve_of` analyses the points of one
+series; `curves` applies it to every series on Spark. The stored columns `usable_*` describe the highest sustainable
+load, the column `family` names the experiment group.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from endive.spark.schemas import quoted, spark_schema
 
 FOLLOWS = 0.5
-"""Commits follow the load as long as each step of more load brings at least this share of it as more commits."""
+"""Commits follow the offered load while each increase of it adds at least this share as commits."""
 
 
 @dataclass(frozen=True)
@@ -32,45 +33,46 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """What a series says."""
+    """Sustainable throughput and saturation of a series."""
 
     loads: int
-    """Points that the series has."""
+    """Number of points of the series."""
     peak_committed_per_s: float | None = None
     """None: there is no point."""
     saturation_load: float | None = None
-    """The highest load up to which commits follow the load. None: they do to the end."""
+    """The highest load up to which commits follow the load. None: they follow it to the end."""
     saturation_committed_per_s: float | None = None
     usable_load: float | None = None
-    """The highest load that succeeds, as every lower one does. None: not even the lowest does."""
+    """The highest load that reaches the success target, as every lower load does. None: the lowest one misses it."""
     usable_committed_per_s: float | None = None
+    """The sustainable throughput."""
     usable_p99_ms: float | None = None
     usable_overhead: float | None = None
     fails_from_load: float | None = None
-    """The next higher load. None: none fails."""
+    """The lowest load that misses the success target. None: none does."""
 
 
 def curve_of(points: Sequence[Point], success_target: float) -> Curve:
-    """Return what the points of one series say, in whatever order they are."""
+    """Return the curve of one series, given its points in any order."""
     ordered = sorted(points, key=lambda point: point.load)
     if not ordered:
         return Curve(0)
-    usable, fails = _usable(ordered, success_target)
+    sustainable, fails = _sustainable(ordered, success_target)
     saturated = _saturated(ordered)
     return Curve(
         loads=len(ordered),
         peak_committed_per_s=max(point.committed_per_s for point in ordered),
         saturation_load=saturated.load if saturated else None,
         saturation_committed_per_s=saturated.committed_per_s if saturated else None,
-        usable_load=usable.load if usable else None,
-        usable_committed_per_s=usable.committed_per_s if usable else None,
-        usable_p99_ms=usable.p99_ms if usable else None,
-        usable_overhead=usable.overhead if usable else None,
+        usable_load=sustainable.load if sustainable else None,
+        usable_committed_per_s=sustainable.committed_per_s if sustainable else None,
+        usable_p99_ms=sustainable.p99_ms if sustainable else None,
+        usable_overhead=sustainable.overhead if sustainable else None,
         fails_from_load=fails.load if fails else None,
     )
 
 
-def _usable(ordered: Sequence[Point], success_target: float) -> tuple[Point | None, Point | None]:
+def _sustainable(ordered: Sequence[Point], success_target: float) -> tuple[Point | None, Point | None]:
     """Return the last point before success falls below the target, and the point where it does."""
     last = None
     for point in ordered:
@@ -85,16 +87,17 @@ def _saturated(ordered: Sequence[Point]) -> Point | None:
     nothing = Point(0.0, 0.0, 0.0, 1.0)
     for before, point in zip([nothing, *ordered], ordered, strict=False):
         more = point.offered_per_s - before.offered_per_s
-        # A step in which no more was offered, as happens by chance where loads are close, says nothing.
+        # Between loads that are close, the measured offered load may fall by chance; skip such a step.
         if more > 0 and point.committed_per_s - before.committed_per_s < FOLLOWS * more:
             return ordered[0] if before is nothing else before
     return None
 
 
 def as_closed_loop(points: Sequence[Point]) -> list[Point]:
-    """Return the points with what their writers would commit if each did as well as in the smallest number of them.
+    """Return the points with the offered load that their writers would have without waiting for each other.
 
-    Writers that wait for each other offer less, so what they did offer does not tell whether more of them help.
+    Each writer would then commit as much as in the point with the fewest writers. The measured offered load of a closed
+    loop falls as writers wait, so it cannot show saturation.
     """
     least = min(points, key=lambda point: point.load, default=None)
     if least is None or not least.load:
@@ -104,13 +107,13 @@ def as_closed_loop(points: Sequence[Point]) -> list[Point]:
 
 
 MEANS = ("offered_per_s", "committed_per_s", "success", "all_p99_ms", "overhead")
-"""The figures of an experiment that a point has."""
+"""The metrics of an experiment that its point needs."""
 
 
 def point_of(row: Mapping[str, Any]) -> Point | None:
-    """Return an experiment's point. None: no seed is done, or nothing was asked of it, so it says nothing.
+    """Return an experiment's point. None: no seed is done, or no transaction arrived.
 
-    Where transactions arrived and none of them finished, none succeeded.
+    If transactions arrived and none finished, success is 0.
     """
     load, means = row["load"], [row[name] for name in MEANS]
     if load is None or not row["seeds_done"] or (means[2] is None and not means[0]):
@@ -125,23 +128,24 @@ CURVE_FIELDS = [
 ]
 
 
-def curves(experiments: DataFrame, families: Sequence[Mapping[str, Any]], success_target: float) -> DataFrame:
+def curves(experiments: DataFrame, about: Mapping[str, Any]) -> DataFrame:
     """Return one row per series: `family`, the parameters but the load's key, `series` in words, and its `Curve`.
 
-    `experiments` is what `over_seeds` gives, with the columns `load` and the parameters; `families` are those of
-    `about.json`.
+    `experiments` is the result of `over_seeds` with the columns `load` and the parameters; `about` is `about.json`.
     """
-    kinds = {name: kind for name, kind in experiments.dtypes if "." in name and not _is_load_only(name, families)}
-    by_name = {family["name"]: family for family in families}
+    groups = {group["name"]: {"success_target": about["success_target"], **group} for group in about["families"]}
+    parameters = {
+        name: kind for name, kind in experiments.dtypes if "." in name and not _is_load_only(name, groups.values())
+    }
 
     def row_of(series: pa.Table) -> pa.Table:
-        return _row(series, by_name, tuple(kinds), success_target)
+        return _row(series, groups, tuple(parameters))
 
-    parameters = [_without_load(name, families).alias(_plain(name)) for name in kinds]
-    needed = experiments.select("family", *parameters, "load", "seeds_done", *MEANS)
-    keys = [f"{quoted(name)} {kind}" for name, kind in {"family": "string", **kinds}.items()]
+    columns = [_without_load(name, groups.values()).alias(_plain(name)) for name in parameters]
+    needed = experiments.select("family", *columns, "load", "seeds_done", *MEANS)
+    keys = [f"{quoted(name)} {kind}" for name, kind in {"family": "string", **parameters}.items()]
     schema = ", ".join([*keys, spark_schema(CURVE_FIELDS)])
-    return needed.groupBy("family", *map(_plain, kinds)).applyInArrow(row_of, schema)
+    return needed.groupBy("family", *map(_plain, parameters)).applyInArrow(row_of, schema)
 
 
 def _plain(name: str) -> str:
@@ -149,43 +153,41 @@ def _plain(name: str) -> str:
     return name.replace(".", "/")
 
 
-def _row(
-    series: pa.Table, families: Mapping[str, Mapping[str, Any]], parameters: Sequence[str], success_target: float
-) -> pa.Table:
+def _row(series: pa.Table, groups: Mapping[str, Mapping[str, Any]], parameters: Sequence[str]) -> pa.Table:
     """Return the row of a series."""
     rows = series.to_pylist()
-    family = families[rows[0]["family"]]
+    group = groups[rows[0]["family"]]
     points = [point for row in rows if (point := point_of(row)) is not None]
-    if family["load_unit"] != "arrivals/s":
+    if group["load_unit"] != "arrivals/s":
         points = as_closed_loop(points)
     values = {name: rows[0][_plain(name)] for name in parameters}
-    curve = {"series": series_in_words(values, family), **asdict(curve_of(points, success_target))}
+    curve = {"series": series_in_words(values, group), **asdict(curve_of(points, group["success_target"]))}
     keys = {"family": series["family"], **{name: series[_plain(name)] for name in parameters}}
-    figures = {field.name: pa.array([curve[field.name]], field.type) for field in CURVE_FIELDS}
-    return pa.table({**{name: column.slice(0, 1) for name, column in keys.items()}, **figures})
+    columns = {field.name: pa.array([curve[field.name]], field.type) for field in CURVE_FIELDS}
+    return pa.table({**{name: column.slice(0, 1) for name, column in keys.items()}, **columns})
 
 
-def _is_load_only(name: str, families: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a parameter is some family's load, and nothing else anywhere."""
-    uses = [family["load_key"] == name for family in families if name in family["varied"]]
+def _is_load_only(name: str, groups: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a parameter sets the offered load in every group that varies it."""
+    uses = [group["load_key"] == name for group in groups if name in group["varied"]]
     return bool(uses) and all(uses)
 
 
-def _without_load(name: str, families: Sequence[Mapping[str, Any]]) -> Column:
-    """Return the parameter, null in the families whose load it is."""
-    loaded = [family["name"] for family in families if family["load_key"] == name]
+def _without_load(name: str, groups: Iterable[Mapping[str, Any]]) -> Column:
+    """Return the parameter, null in the groups whose load it sets."""
+    loaded = [group["name"] for group in groups if group["load_key"] == name]
     column = F.col(quoted(name))
     return F.when(~F.col("family").isin(loaded), column) if loaded else column
 
 
-def series_in_words(values: Mapping[str, Any], family: Mapping[str, Any]) -> str:
-    """Return what sets a series apart from the others of its family, such as `s3 · 10 tables`."""
-    varied = [key for key in family["varied"] if key != family["load_key"]]
-    return " · ".join(value_in_words(key, values[key]) for key in varied) or str(family["title"])
+def series_in_words(values: Mapping[str, Any], group: Mapping[str, Any]) -> str:
+    """Return a series' distinguishing parameters, such as `s3 · 10 tables`."""
+    varied = [key for key in group["varied"] if key != group["load_key"]]
+    return " · ".join(value_in_words(key, values[key]) for key in varied) or str(group["title"])
 
 
 def value_in_words(key: str, value: str | float | bool | None) -> str:
-    """Return a parameter's value so that it can stand alone: `s3`, `10 tables`, `latency 10 ms`."""
+    """Return a parameter's value with its name where needed: `s3`, `10 tables`, `latency 10 ms`."""
     if isinstance(value, str):
         return value
     words, name = key.partition(".")[2].replace(".", " ").replace("_", " "), key.rpartition(".")[2]

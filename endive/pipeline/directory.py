@@ -1,12 +1,13 @@
-"""The directory of a sweep, which all machines that work on it must see.
+"""The directory of a sweep, which every machine of the cluster must see.
 
-    about.json                              what was asked
-    experiments.parquet                     one row per family and experiment, parameters as columns
+    about.json                              the groups, seeds and success target
+    experiments.parquet                     one row per group and experiment, parameters as columns
     runs/part-<start>-<bin>.parquet         one row per run, written by the task that did them
     transactions/<experiment>/<seed>.parquet  every transaction, if they are kept
-    measures/                               what is computed from all of these
+    measures/                               computed from all of these
 
-Every file is written aside and renamed, so that a file that is there is complete.
+Every file is written under a temporary name and renamed, so a file that exists is complete. The column `family` holds
+the name of the experiment group.
 """
 
 import json
@@ -24,44 +25,40 @@ from endive.files import make_directory, write_durably
 from endive.pipeline.parameters import parameter_columns
 from endive.pipeline.plan import Plan, Run
 from endive.pipeline.run_rows import RUN_SCHEMA
-from endive.pipeline.sweep import Family, load_of
+from endive.pipeline.sweep_file import ExperimentGroup, offered_load
 from endive.sim.results.experiment import version
-
-SUCCESS_TARGET = 0.95
-"""A load is usable as long as this share of the transactions commits."""
 
 
 @dataclass(frozen=True)
 class SweepDirectory:
-    """Where a sweep's files are."""
+    """Paths of a sweep's files."""
 
     path: Path
 
     @property
     def parts(self) -> Path:
-        """Where tasks put the rows of their runs."""
+        """Directory of the rows of runs."""
         return self.path / "runs"
 
     def part(self, start: str, number: int) -> Path:
-        """Where the rows of a bin are, once they are there; `start` tells the starts of a sweep apart."""
+        """Return the file of a bin's rows; `start` identifies one start of the sweep."""
         return self.parts / f"part-{start}-{number:06}.parquet"
 
     def transactions(self, experiment: str, seed: int) -> Path:
-        """Where the transactions of a run are, if they are kept."""
+        """Return the file of a run's transactions, if they are kept."""
         return self.path / "transactions" / experiment / f"{seed}.parquet"
 
     def prepare(self, plan: Plan) -> None:
-        """Make the directory and write the plan into it: what cannot be written fails before anything runs."""
+        """Make the directory and write the plan into it, so that a write error appears before anything runs."""
         make_directory(self.parts)
-        table = experiments_table(plan)
-        write_durably(self.path / "experiments.parquet", lambda part: pq.write_table(table, part))
+        write_table(self.path / "experiments.parquet", experiments_table(plan))
         text = json.dumps(_about(plan), indent=2, ensure_ascii=False)
         write_durably(self.path / "about.json", lambda part: part.write_text(text, encoding="utf-8"))
 
     def done(self, plan: Plan) -> set[Run]:
-        """Return the runs of the plan that are done and whose files are all there."""
-        wanted = set(plan.runs)
-        found = {run for part in sorted(self.parts.glob("part-*.parquet")) for run in _done_in(part)} & wanted
+        """Return the runs of the plan that are done and have all their files."""
+        requested = set(plan.runs)
+        found = {run for part in sorted(self.parts.glob("part-*.parquet")) for run in _done_in(part)} & requested
         if plan.keep == "transactions":
             found = {run for run in found if self.transactions(*run).is_file()}
         return found
@@ -71,61 +68,66 @@ def _done_in(part: Path) -> Iterator[Run]:
     try:
         table = pq.read_table(part, columns=["experiment", "seed", "status"])
     except (pa.ArrowException, OSError) as error:
-        remedy = "delete it; its runs will be run again"
+        remedy = "delete it; its runs will be repeated"
         raise ResultError(str(part), f"cannot be read as the rows of runs ({type(error).__name__})", remedy) from error
     for row in table.to_pylist():
         if row["status"] == "done":
             yield row["experiment"], row["seed"]
 
 
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write the rows of runs."""
-    table = pa.Table.from_pylist(rows, schema=RUN_SCHEMA)
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a Parquet file; `ResultError` if that fails."""
     write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
 
 
+def write_run_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows of runs."""
+    write_table(path, pa.Table.from_pylist(rows, schema=RUN_SCHEMA))
+
+
 def experiments_table(plan: Plan) -> pa.Table:
-    """Return one row for each family and experiment, with everything that it depends on."""
-    pairs = [(family, member) for family in plan.families for member in family.members]
-    settings = [member.settings for _, member in pairs]
-    varied = dict.fromkeys(key for family in plan.families for key in family.varied)
+    """Return one row for each group and experiment, with everything that the experiment depends on."""
+    settings = [experiment.settings for _, experiment in plan.experiments]
+    varied = dict.fromkeys(key for group in plan.groups for key in group.varied)
     return pa.table(
         {
-            "family": [family.name for family, _ in pairs],
-            "experiment": [plan.name_of(member) for _, member in pairs],
-            "load": pa.array([load_of(one)[0] for one in settings], pa.float64()),
+            "family": [group.name for group, _ in plan.experiments],
+            "experiment": [plan.name_of(experiment) for _, experiment in plan.experiments],
+            "load": pa.array([offered_load(one)[0] for one in settings], pa.float64()),
             "duration_ms": pa.array([one.values.simulation.duration_ms for one in settings], pa.float64()),
             "window_start_ms": pa.array([one.window.start_ms for one in settings], pa.float64()),
             "window_end_ms": pa.array([one.window.end_ms for one in settings], pa.float64()),
             "config": [one.text for one in settings],
-            **parameter_columns([member for _, member in pairs], list(varied)),
+            **parameter_columns([experiment for _, experiment in plan.experiments], list(varied)),
         }
     )
 
 
 def _about(plan: Plan) -> dict[str, Any]:
+    groups = plan.groups
     return {
-        "title": plan.families[0].title if len(plan.families) == 1 else f"{len(plan.families)} families of experiments",
+        "title": groups[0].title if len(groups) == 1 else f"{len(groups)} experiment groups",
         "version": version(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seeds": sorted({seed for family in plan.families for seed in family.seeds}),
-        "success_target": SUCCESS_TARGET,
+        "seeds": sorted({seed for group in groups for seed in group.seeds}),
+        "success_target": groups[0].success_target,
         "keep": plan.keep,
-        "families": [_family(family) for family in plan.families],
+        "families": [_about_group(group) for group in groups],
     }
 
 
-def _family(family: Family) -> dict[str, Any]:
+def _about_group(group: ExperimentGroup) -> dict[str, Any]:
     return {
-        "name": family.name,
-        "title": family.title,
-        "description": family.description,
-        "varied": list(family.varied),
-        "load_key": family.load_key,
-        "load_unit": family.load_unit,
-        "seeds": list(family.seeds),
-        "experiments": len(family.members),
-        "base": family.base,
-        "sweep": family.text,
-        "source": family.source,
+        "name": group.name,
+        "title": group.title,
+        "description": group.description,
+        "varied": list(group.varied),
+        "load_key": group.load_key,
+        "load_unit": group.load_unit,
+        "seeds": list(group.seeds),
+        "success_target": group.success_target,
+        "experiments": len(group.experiments),
+        "base": group.base,
+        "sweep": group.text,
+        "source": group.source,
     }

@@ -1,8 +1,8 @@
-"""Runs a plan on Spark: one task for each bin, exactly one row for each run, and on with it after any interruption."""
+"""Runs the remaining runs of a plan on Spark: one task for each bin, exactly one row for each run."""
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,29 +16,19 @@ from pyspark.sql import SparkSession
 from endive.errors import ResultError, SparkUnavailableError
 from endive.files import make_directory
 from endive.pipeline.directory import SweepDirectory
-from endive.pipeline.plan import Bin, Plan
-from endive.pipeline.task import Report, Work, do_bin
+from endive.pipeline.plan import Bin, Plan, Run
+from endive.pipeline.task import SweepJob, TaskReport, run_bin
 
 POLL_S = 0.25
 
-REMEDY = "start the same command again: what is finished is kept"
+REMEDY = "repeat the same command: finished runs are kept"
 
-Progress = Callable[[int, float], None]
-"""Is told how many runs are done, and how many of the estimated seconds they stand for."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a sweep ended."""
-
-    found: int
-    """Runs that were done before it began."""
-    statuses: Mapping[str, int]
-    """How many of the others were done, failed or crashed."""
+RunProgress = Callable[[int, float], None]
+"""Called with the number of finished runs, and their estimated cost in seconds."""
 
 
-class _Obstacles(AccumulatorParam[list[ResultError]]):
-    """Collects what stopped tasks: it reaches the Spark driver when a task ends, not when all have ended."""
+class _TaskErrors(AccumulatorParam[list[ResultError]]):
+    """Errors that stopped tasks. An accumulator reaches the Spark driver when a task ends, not when all have ended."""
 
     def zero(self, value: list[ResultError]) -> list[ResultError]:  # noqa: ARG002 - Spark's interface
         return []
@@ -47,84 +37,87 @@ class _Obstacles(AccumulatorParam[list[ResultError]]):
         return value1 + value2
 
 
-def execute(plan: Plan, out: Path, spark: SparkSession, progress: Progress | None = None) -> Outcome:
-    """Do every run of the plan that is not done yet. What is finished stays finished, whatever happens.
+def execute(
+    plan: Plan,
+    directory: SweepDirectory,
+    done: Collection[Run],
+    spark: SparkSession,
+    progress: RunProgress | None = None,
+) -> Mapping[str, int]:
+    """Do every run of the plan that is not in `done`; return how many were done, failed or crashed.
 
-    Raises `ResultError` if the directory cannot be written, and `SparkUnavailableError` if Spark gives up.
+    `directory` has been prepared for the plan. Finished bins survive any interruption. Raises `ResultError` if the
+    directory cannot be written, and `SparkUnavailableError` if Spark gives up.
     """
-    directory = SweepDirectory(out.absolute())
-    directory.prepare(plan)
-    done = directory.done(plan)
     runs = plan.remaining(done)
     if not runs:
-        return Outcome(len(done), {})
-    context = spark.sparkContext
-    bins = plan.bins(runs, context.defaultParallelism)
-    work = _work(plan, directory, bins)
-    make_directory(directory.path / ".running" / work.start)
+        return {}
+    job = sweep_job(plan, directory, plan.bins(runs, spark.sparkContext.defaultParallelism))
+    make_directory(job.markers)
     try:
-        reports = _Job(context, work).run(lambda: _tell(work, progress))
+        reports = _SparkJob(spark.sparkContext, job).run(lambda: _report_progress(job, progress))
     finally:
-        rmtree(directory.path / ".running" / work.start, ignore_errors=True)
-    return Outcome(len(done), sum((Counter(report.statuses) for report in reports), Counter()))
+        rmtree(job.markers, ignore_errors=True)
+    return sum((Counter(report.statuses) for report in reports), Counter())
 
 
-def _work(plan: Plan, directory: SweepDirectory, bins: list[Bin]) -> Work:
+def sweep_job(plan: Plan, directory: SweepDirectory, bins: Sequence[Bin]) -> SweepJob:
+    """Return the input of the tasks that do these bins."""
     needed = {experiment for one in bins for experiment, _ in one.runs}
     configurations = {
         name: (settings.text, str(Path(settings.source).absolute()))
-        for name, settings in plan.experiments.items()
+        for name, settings in plan.settings.items()
         if name in needed
     }
-    return Work(directory.path, plan.keep, configurations, bins, secrets.token_hex(4))
+    return SweepJob(directory.path, plan.keep, configurations, bins, secrets.token_hex(4))
 
 
-def _tell(work: Work, progress: Progress | None) -> None:
+def _report_progress(job: SweepJob, progress: RunProgress | None) -> None:
     if progress:
-        directory = SweepDirectory(work.directory)
-        there = {path.name for path in directory.parts.iterdir()}
-        finished = [one for number, one in enumerate(work.bins) if directory.part(work.start, number).name in there]
+        directory = SweepDirectory(job.directory)
+        names = {path.name for path in directory.parts.iterdir()}
+        finished = [one for number, one in enumerate(job.bins) if directory.part(job.start, number).name in names]
         progress(sum(len(one.runs) for one in finished), sum(one.seconds for one in finished))
 
 
 @dataclass
-class _Job:
-    """One Spark job in a thread of its own, so that Ctrl-C and progress have the main one."""
+class _SparkJob:
+    """One Spark job in a thread of its own: the main thread handles Ctrl-C and progress."""
 
     context: SparkContext
-    work: Work
-    reports: list[Report] = field(default_factory=list)
+    job: SweepJob
+    reports: list[TaskReport] = field(default_factory=list)
     error: Exception | None = None
 
-    def run(self, tell: Callable[[], None]) -> list[Report]:
-        """Run it, calling `tell` now and then. An obstacle or an interruption cancels what has not begun."""
-        obstacles = self.context.accumulator([], _Obstacles())
-        thread = InheritableThread(target=lambda: self._collect(obstacles), daemon=True)
+    def run(self, report_progress: Callable[[], None]) -> list[TaskReport]:
+        """Run the job and call `report_progress` regularly. An error or an interruption cancels the waiting tasks."""
+        task_errors = self.context.accumulator([], _TaskErrors())
+        thread = InheritableThread(target=lambda: self._collect(task_errors), daemon=True)
         thread.start()
         try:
-            while thread.is_alive() and not obstacles.value:
+            while thread.is_alive() and not task_errors.value:
                 thread.join(POLL_S)
-                tell()
+                report_progress()
         finally:
             if thread.is_alive():
-                self.context.cancelJobGroup(self.work.start)
-        if obstacles.value:
-            raise obstacles.value[0]
+                self.context.cancelJobGroup(self.job.start)
+        if task_errors.value:
+            raise task_errors.value[0]
         if self.error:
             raise SparkUnavailableError(f"Spark gave up: {_cause(self.error)}", REMEDY) from self.error
         return self.reports
 
-    def _collect(self, obstacles: Accumulator[list[ResultError]]) -> None:
-        shared = self.context.broadcast(self.work)
+    def _collect(self, task_errors: Accumulator[list[ResultError]]) -> None:
+        shared = self.context.broadcast(self.job)
 
-        def task(number: int) -> Report:
-            report = do_bin(shared.value, number, _attempt())
-            if report.obstacle:
-                obstacles.add([report.obstacle])
+        def task(number: int) -> TaskReport:
+            report = run_bin(shared.value, number, _attempt())
+            if report.error:
+                task_errors.add([report.error])
             return report
 
-        numbers = range(len(self.work.bins))
-        self.context.setJobGroup(self.work.start, "sweep", interruptOnCancel=True)
+        numbers = range(len(self.job.bins))
+        self.context.setJobGroup(self.job.start, "sweep", interruptOnCancel=True)
         try:
             self.reports = self.context.parallelize(numbers, len(numbers)).map(task).collect()
         except (Py4JError, PySparkException, OSError) as error:
@@ -140,7 +133,7 @@ def _attempt() -> int:
 
 
 def _cause(error: Exception) -> str:
-    """Return the line of a Java stack trace that says what happened."""
+    """Return the line of a Java stack trace that names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if "failure" in line.lower() or "error" in line.lower()]
     return (causes or lines or [type(error).__name__])[0]

@@ -1,8 +1,8 @@
-"""The plan of a sweep: which runs, what each will cost, in which bins, and which are done already.
+"""The plan of a sweep: its runs, their estimated cost, and the bins that Spark tasks take.
 
-A run is named by its experiment and its seed. An experiment's name is a digest of everything that its figures depend
-on, so that a changed configuration has another name and is never taken for a done one. Families may share experiments:
-each is run once.
+A run is identified by its experiment and its seed. An experiment's name is a digest of everything that its metrics
+depend on: a changed configuration has another name, so an old result is never taken for a new one. Groups may share
+experiments; each is run once.
 """
 
 import hashlib
@@ -12,25 +12,24 @@ from functools import cached_property
 
 from endive.errors import ConfigurationError
 from endive.pipeline.cost import run_seconds
-from endive.pipeline.sweep import Family, Keep, Member
+from endive.pipeline.sweep_file import Experiment, ExperimentGroup, Keep
 from endive.sim.config.configuration import Settings, experiment_digest
 
 Run = tuple[str, int]
 """An experiment's name and a seed."""
 
 DIGITS = 16
-"""Of an experiment's name: a million experiments have two with one name once in ten million sweeps."""
+"""Length of an experiment's name. Among a million experiments, two share a name once in ten million sweeps."""
 
 BIN_SECONDS = (0.25, 5.0)
-"""A bin should cost at least so much, since a Spark task costs milliseconds, and at most so much, since it is what a
-killed task loses."""
+"""Bounds of a bin's cost: a Spark task costs milliseconds itself, and a killed task loses its whole bin."""
 
 BINS_PER_CORE = 40
-"""So many bins for each core keep all cores busy to the end."""
+"""Enough bins for each core to keep all cores busy to the end."""
 
 
 def experiment_name(settings: Settings) -> str:
-    """Return the name of everything that an experiment's figures depend on, the window included."""
+    """Return the digest of everything that an experiment's metrics depend on, the window included."""
     window = settings.window
     text = f"{experiment_digest(settings)}/{window.start_ms!r}/{window.end_ms!r}"
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
@@ -42,70 +41,72 @@ class Bin:
 
     runs: tuple[Run, ...]
     seconds: float
-    """What they will cost, about."""
+    """Estimated cost."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a sweep will do."""
+    """All groups of a sweep, and the runs they ask for."""
 
-    families: tuple[Family, ...]
+    groups: tuple[ExperimentGroup, ...]
 
     def __post_init__(self) -> None:
-        faults = [*_clashing_names(self.families), *_clashing_keeps(self.families), *_equal_members(self)]
-        if faults:
-            raise ConfigurationError("sweep", faults)
+        errors = [*_clashing_names(self.groups), *_clashing_keeps(self.groups), *_equal_experiments(self)]
+        if errors:
+            raise ConfigurationError("sweep", errors)
 
     @property
     def keep(self) -> Keep:
-        """What the runs leave behind."""
-        return self.families[0].keep
+        """The files that runs leave: metrics only, or transactions as well."""
+        return self.groups[0].keep
+
+    @property
+    def experiments(self) -> list[tuple[ExperimentGroup, Experiment]]:
+        """Every experiment of every group, with its group."""
+        return [(group, experiment) for group in self.groups for experiment in group.experiments]
 
     @cached_property
     def names(self) -> Mapping[int, str]:
-        """The experiments' names, by the identity of the member."""
-        return {id(member): experiment_name(member.settings) for family in self.families for member in family.members}
+        """The experiments' names, by the identity of the object."""
+        return {id(experiment): experiment_name(experiment.settings) for _, experiment in self.experiments}
 
-    def name_of(self, member: Member) -> str:
+    def name_of(self, experiment: Experiment) -> str:
         """Return the experiment's name."""
-        return self.names[id(member)]
+        return self.names[id(experiment)]
 
     @cached_property
-    def experiments(self) -> Mapping[str, Settings]:
-        """The distinct experiments, by name."""
-        return {
-            self.name_of(member): member.settings for family in reversed(self.families) for member in family.members
-        }
+    def settings(self) -> Mapping[str, Settings]:
+        """The distinct configurations, by experiment name."""
+        return {self.name_of(one): one.settings for group in reversed(self.groups) for one in group.experiments}
 
     @cached_property
     def seconds(self) -> Mapping[str, float]:
-        """What one run of each experiment will cost, about."""
-        return {name: run_seconds(settings) for name, settings in self.experiments.items()}
+        """Estimated cost of one run of each experiment, in seconds of one core."""
+        return {name: run_seconds(settings) for name, settings in self.settings.items()}
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
         """Every run, once."""
-        members = ((family, member) for family in self.families for member in family.members)
-        runs = ((self.name_of(member), seed) for family, member in members for seed in family.seeds)
+        runs = ((self.name_of(experiment), seed) for group, experiment in self.experiments for seed in group.seeds)
         return tuple(dict.fromkeys(runs))
 
     @property
-    def asked(self) -> int:
-        """Runs as the families count them: those that two families share are counted twice."""
-        return sum(len(family.members) * len(family.seeds) for family in self.families)
+    def requested(self) -> int:
+        """Number of runs as the groups count them: a run that two groups share counts twice."""
+        return sum(len(group.experiments) * len(group.seeds) for group in self.groups)
 
     def remaining(self, done: Collection[Run]) -> tuple[Run, ...]:
         """Return the runs that are not done yet."""
         return tuple(run for run in self.runs if run not in done)
 
     def cost(self, runs: Iterable[Run]) -> float:
-        """Return the seconds that these runs will cost on one core, about."""
+        """Return the estimated cost of these runs, in seconds of one core."""
         return sum(self.seconds[experiment] for experiment, _ in runs)
 
     def bins(self, runs: Sequence[Run], cores: int) -> list[Bin]:
-        """Cut runs into bins of about equal cost, the heaviest first.
+        """Cut runs into bins of about equal cost, the heaviest runs first.
 
-        Spark starts tasks in the order of the bins. The small ones at the end even out what the large ones left uneven.
+        Spark starts tasks in the order of the bins: small runs at the end even out the load of the cores.
         """
         low, high = BIN_SECONDS
         target = min(max(self.cost(runs) / (max(cores, 1) * BINS_PER_CORE), low), high)
@@ -121,27 +122,26 @@ class Plan:
         return [*bins, Bin(tuple(collected), collected_s)] if collected else bins
 
 
-def _clashing_names(families: Sequence[Family]) -> list[str]:
-    names = [family.name for family in families]
+def _clashing_names(groups: Sequence[ExperimentGroup]) -> list[str]:
+    names = [group.name for group in groups]
     return [f"two files are called {name!r}; rename one" for name in dict.fromkeys(names) if names.count(name) > 1]
 
 
-def _clashing_keeps(families: Sequence[Family]) -> list[str]:
-    keeps = {family.name: family.keep for family in families}
+def _clashing_keeps(groups: Sequence[ExperimentGroup]) -> list[str]:
+    keeps = {group.name: group.keep for group in groups}
     if len(set(keeps.values())) < 2:
         return []
     found = ", ".join(f"{name} keeps {keep}" for name, keep in keeps.items())
-    return [f"files that are swept together must keep the same, but {found}"]
+    return [f"files of one sweep must have the same `keep`, but {found}"]
 
 
-def _equal_members(plan: Plan) -> list[str]:
-    faults: list[str] = []
-    for family in plan.families:
-        seen: dict[str, Member] = {}
-        for member in family.members:
-            twin = seen.setdefault(plan.name_of(member), member)
-            if twin is not member:
-                faults.append(
-                    f"{family.source}: {dict(twin.parameters)} and {dict(member.parameters)} are one experiment"
-                )
-    return faults
+def _equal_experiments(plan: Plan) -> list[str]:
+    errors: list[str] = []
+    for group in plan.groups:
+        seen: dict[str, Experiment] = {}
+        for experiment in group.experiments:
+            twin = seen.setdefault(plan.name_of(experiment), experiment)
+            if twin is not experiment:
+                pair = f"{dict(twin.parameters)} and {dict(experiment.parameters)}"
+                errors.append(f"{group.source}: {pair} are the same experiment")
+    return errors

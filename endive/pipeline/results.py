@@ -1,173 +1,134 @@
-"""What a sweep has left behind, read: what was asked, the plan, and the rows of its runs."""
+"""The results of a sweep: its measures as Arrow tables, its failed runs, and its report."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from endive.errors import ResultError
-from endive.pipeline.measures import EXPERIMENT, RUN, WINDOW
-from endive.pipeline.run_rows import RUN_SCHEMA
-from endive.spark.schemas import spark_schema
+from endive.report import Picture
+from endive.report.words import NONE, label_of, number, title_of
+from endive.wording import counted
 
-ABOUT = {"keep", "success_target", "families"}
-FAMILY = {"name", "title", "varied", "load_key", "load_unit", "seeds"}
-"""What is needed of `about.json`."""
+Measure = Literal["runs", "experiments", "curves"]
 
-AGAIN = "start the sweep again"
-NOT_OURS = "name a directory that `endive sweep` has written"
+HEADINGS = ("sustainable load", "commits/s", "p99 ms", "saturates at", "peak commits/s")
+"""Columns of the table of series; `series_cells` gives their values."""
 
 
-def parts_of(directory: Path) -> list[Path]:
-    """Return the files with the rows of runs."""
-    return sorted((directory / "runs").glob("part-*.parquet"))
+@dataclass(frozen=True, repr=False)
+class SweepResults:
+    """A sweep that has run. `SweepResults(Path("sweeps/demo"))` opens an earlier one."""
 
+    directory: Path
 
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep's directory, read."""
+    def measures(self, table: Measure = "curves") -> pa.Table:
+        """Return `runs`, `experiments` (means over seeds) or `curves` (one row per series) as an Arrow table.
 
-    path: Path
+        `.to_pandas()` or `polars.from_arrow` convert it. `ResultError` if the measures have not been computed.
+        """
+        path = self.directory / "measures" / f"{table}.parquet"
+        try:
+            return pq.read_table(path)
+        except (pa.ArrowException, OSError) as error:
+            remedy = "run `endive sweep` again; finished runs are kept"
+            raise ResultError(str(path), f"cannot be read ({type(error).__name__})", remedy) from error
 
     @property
-    def measures(self) -> Path:
-        """Where the measures go."""
-        return self.path / "measures"
-
-    @cached_property
     def about(self) -> Mapping[str, Any]:
-        """What was asked."""
-        path = self.path / "about.json"
+        """The sweep's title, groups, seeds and success target, as in `about.json`."""
+        path = self.directory / "about.json"
         try:
-            about = json.loads(path.read_text(encoding="utf-8"))
-            complete = set(about) >= ABOUT and all(set(family) >= FAMILY for family in about["families"])
-        except FileNotFoundError as error:
-            raise ResultError(str(path), "there is no such file", NOT_OURS) from error
-        except (OSError, ValueError, TypeError) as error:
-            raise ResultError(str(path), f"cannot be read ({first_line(error)})", f"{AGAIN}, or {NOT_OURS}") from error
-        if not complete:
-            raise ResultError(str(path), "does not say what a sweep asked", f"{AGAIN}, or {NOT_OURS}")
-        return dict(about)
-
-    @cached_property
-    def plan(self) -> pa.Table:
-        """One row per family and experiment: load, window and parameters."""
-        path = self.path / "experiments.parquet"
-        try:
-            table = pq.read_table(path)
-            plan = table.select([*EXPERIMENT, "load", *WINDOW, *(name for name in table.column_names if "." in name)])
-        except (pa.ArrowException, OSError, KeyError) as error:
-            problem = f"cannot be read as the experiments of a sweep ({first_line(error)})"
-            raise ResultError(str(path), problem, f"{AGAIN}, or {NOT_OURS}") from error
-        # A parameter without any value has no type; Spark needs one.
-        fields = [pa.field(f.name, pa.string()) if pa.types.is_null(f.type) else f for f in plan.schema]
-        return plan.cast(pa.schema(fields))
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            remedy = "name a directory that `endive sweep` has written"
+            raise ResultError(str(path), f"cannot be read ({type(error).__name__})", remedy) from error
 
     @property
-    def parameters(self) -> pa.Schema:
-        """The parameter columns: those that are named by dotted keys."""
-        return pa.schema([field for field in self.plan.schema if "." in field.name])
+    def groups(self) -> dict[str, list[dict[str, Any]]]:
+        """The rows of `curves` by the title of their experiment group."""
+        rows = self.measures("curves").to_pylist()
+        titles = {group["name"]: group["title"] for group in self.about["families"]}
+        return {title: [row for row in rows if row["family"] == name] for name, title in titles.items()}
 
-    def check_parts(self, whole: bool = False) -> None:
-        """Look at every file of runs, or all through it: an error on Spark loses its type and its file's name."""
-        if not parts_of(self.path):
-            raise ResultError(str(self.path / "runs"), "holds no runs", f"{AGAIN}, or {NOT_OURS}")
-        remedy = f"delete it and {AGAIN}: its runs will be repeated"
-        for path in parts_of(self.path):
-            try:
-                schema = pq.ParquetFile(path).read().schema if whole else pq.read_schema(path)
-            except (pa.ArrowException, OSError) as error:
-                problem = f"cannot be read as Parquet ({first_line(error)})"
-                raise ResultError(str(path), problem, remedy) from error
-            if not schema.equals(RUN_SCHEMA):
-                raise ResultError(str(path), "does not hold the rows of runs", remedy)
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """The runs that failed or crashed: group, experiment, seed, status and message."""
+        columns = ["family", "experiment", "seed", "status", "message"]
+        return [row for row in self.measures("runs").select(columns).to_pylist() if row["status"] != "done"]
 
-    def runs(self, spark: SparkSession) -> pa.Table:
-        """Return one row for each run of the plan, however often it was tried: the done one, if there is one."""
-        parts = [str(path) for path in parts_of(self.path)]
+    def report(self, out: Path | str | None = None, pictures: Sequence[Picture] = ()) -> Path:
+        """Write the HTML report, by default `report.html` in the sweep's directory; return its path."""
+        from endive.report.page import write_report  # noqa: PLC0415 - Altair takes a second to load
 
-        def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in numbers:
-                for number in batch["id"].to_pylist():
-                    yield from pq.ParquetFile(parts[number]).read().to_batches()
+        return write_report(self.directory, Path(out) if out else None, pictures)
 
-        def tidied(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = list(batches)
-            yield from one_per_run(pa.Table.from_batches(rows)).to_batches() if rows else []
+    def to_document(self) -> dict[str, Any]:
+        """Return the series of each group and the failed runs, for JSON."""
+        return {
+            "directory": str(self.directory),
+            "title": self.about["title"],
+            "success_target": self.about["success_target"],
+            "runs": len(self.measures("runs")),
+            "failures": self.failures,
+            "groups": [{"title": title, "series": rows} for title, rows in self.groups.items()],
+        }
 
-        schema = spark_schema(RUN_SCHEMA)
-        # Read in Python: Spark's own reader needs seconds to start, and thousands of small files are slow with it.
-        rows = spark.range(0, len(parts), 1, min(len(parts), spark.sparkContext.defaultParallelism))
-        tried = rows.mapInArrow(read, schema).repartition("experiment")
-        runs = tried.mapInArrow(tidied, schema).toArrow()
-        return runs.filter(pc.is_in(runs["experiment"], self.plan["experiment"].combine_chunks()))
+    def __repr__(self) -> str:
+        blocks = [_text_table(title, rows) for title, rows in self.groups.items()]
+        return "\n\n".join([*blocks, self._footer()])
 
-    def of_families(self, runs: pa.Table) -> pa.Table:
-        """Return the runs that the families ask for, with family, load and parameters."""
-        wanted = {family["name"]: family["seeds"] for family in self.about["families"]}
-        seeds = pa.table(
-            {
-                "family": pa.array([name for name, seeds in wanted.items() for _ in seeds], pa.string()),
-                "seed": pa.array([seed for seeds in wanted.values() for seed in seeds], pa.int64()),
-            }
+    def _repr_html_(self) -> str:
+        blocks = [_html_table(title, rows) for title, rows in self.groups.items()]
+        return "\n".join([*blocks, f"<p>{escape(self._footer())}</p>"])
+
+    def _footer(self) -> str:
+        runs, failed = len(self.measures("runs")), len(self.failures)
+        return f"{counted(runs, 'run')}, {failed} failed; measures in {self.directory / 'measures'}"
+
+
+def series_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return the values of `HEADINGS` for one series.
+
+    `≥ 16`: every load up to the highest, 16, reaches the success target. `< 2`: the lowest load, 2, misses it.
+    """
+    load, fails = row["usable_load"], row["fails_from_load"]
+    if load is None:
+        sustainable = NONE if fails is None else f"< {label_of(fails)}"
+    else:
+        sustainable = f"≥ {label_of(load)}" if fails is None else label_of(load)
+    throughput, p99_ms = number(row["usable_committed_per_s"]), number(row["usable_p99_ms"])
+    return [sustainable, throughput, p99_ms, label_of(row["saturation_load"]), number(row["peak_committed_per_s"])]
+
+
+def parameters_of(row: Mapping[str, Any]) -> str:
+    """Return all parameters of a series, such as `Provider s3, Tables 10`."""
+    return ", ".join(f"{title_of(key)} {value}" for key, value in row.items() if "." in key and value is not None)
+
+
+def _text_table(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [["", *HEADINGS], *([row["series"] or "", *series_cells(row)] for row in rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    text = [
+        "  ".join(
+            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
         )
-        joined = runs.join(self.plan, "experiment", join_type="inner").join(
-            seeds, ["family", "seed"], join_type="inner"
-        )
-        return joined.select([*self._first_columns(), *(name for name in RUN_SCHEMA.names if name != "experiment")])
-
-    def with_parameters(self, estimates: pa.Table) -> pa.Table:
-        """Return a row for every experiment of the plan, with its parameters, load and estimates."""
-        joined = self.plan.join(estimates, list(EXPERIMENT))
-        for name in ("seeds_done", "seeds_failed"):
-            joined = joined.set_column(joined.column_names.index(name), name, joined[name].fill_null(0))
-        return joined.select(
-            [*self._first_columns(), *(name for name in estimates.column_names if name not in EXPERIMENT)]
-        )
-
-    def _first_columns(self) -> list[str]:
-        return [*EXPERIMENT, *self.parameters.names, "load"]
-
-    def in_order(self, series: pa.Table) -> pa.Table:
-        """Return series in the order in which the sweep's files name them."""
-        keys = [name for name in series.column_names if name in ("family", *self.parameters.names)]
-        places: dict[tuple[object, ...], int] = {}
-        for place, row in enumerate(self.plan.to_pylist()):
-            places.setdefault(tuple(row[key] for key in keys), place)
-        series = sorted_by(series, "family", "series")
-        rows = series.select(keys).to_pylist()
-        order = sorted(range(len(rows)), key=lambda row: places.get(tuple(rows[row][key] for key in keys), len(places)))
-        return series.take(order)
-
-    def windows(self, runs: pa.Table) -> pa.Table:
-        """Return the window of each run that is done."""
-        done = runs.filter(pc.equal(runs["status"], "done")).select(list(RUN))
-        windows = self.plan.select(["experiment", *WINDOW]).group_by(["experiment", *WINDOW]).aggregate([])
-        return done.join(windows, "experiment", join_type="inner")
+        for line in lines
+    ]
+    return "\n".join([title, *text])
 
 
-def one_per_run(rows: pa.Table) -> pa.Table:
-    """Return one row for each run: a done one, if there is one."""
-    tried = rows.append_column("not_done", pc.not_equal(rows["status"], "done"))
-    keys = [*RUN, "not_done", "message"]  # whichever comes first then: always the same
-    tried = tried.sort_by([(name, "ascending") for name in keys])
-    runs = tried.select(list(RUN)).append_column("row", pa.array(range(len(tried)), pa.int64()))
-    first = runs.group_by(list(RUN)).aggregate([("row", "min")])["row_min"]
-    return tried.take(first).select(rows.column_names)
-
-
-def sorted_by(table: pa.Table, *names: str) -> pa.Table:
-    """Return the rows in the order of these columns."""
-    return table.sort_by([(name, "ascending") for name in names])
-
-
-def first_line(error: Exception) -> str:
-    """Return what an error says first; Arrow's messages go on for lines."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _html_table(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in ("", *HEADINGS))
+    body = "".join(
+        f"<tr><th title='{escape(parameters_of(row), quote=True)}'>{escape(row['series'] or '')}</th>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in series_cells(row))
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

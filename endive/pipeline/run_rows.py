@@ -1,4 +1,8 @@
-"""The row of a run: its figures as columns, whatever computed them."""
+"""The row of a run: its status and its metrics as columns.
+
+`METRICS` is the one list of them. It is derived from the fields of `endive.sim.results.summary.Summary`, which defines
+and computes every metric.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +13,8 @@ from endive.sim.cost import OPERATION_TYPES
 from endive.sim.results.columns import REASONS, REQUESTS, TIME_PURPOSES
 from endive.sim.results.summary import QUANTILES, LatencyMetrics, Summary
 
-KINDS = ("all", *OPERATION_TYPES)
+OPERATIONS = ("all", *OPERATION_TYPES)
+"""Operation types, and all of them together."""
 RATES = (
     "offered_per_s",
     "finished_per_s",
@@ -34,22 +39,22 @@ RUN_SCHEMA = pa.schema(
         *(pa.field(name, pa.float64()) for name in (*RATES, *TIMES, *REQUESTS)),
         *(
             field
-            for kind in KINDS
+            for operation in OPERATIONS
             for field in (
-                pa.field(f"{kind}_commits", pa.int64()),
-                *(pa.field(f"{kind}_{quantile}", pa.float64()) for quantile in QUANTILES),
+                pa.field(f"{operation}_commits", pa.int64()),
+                *(pa.field(f"{operation}_{quantile}", pa.float64()) for quantile in QUANTILES),
             )
         ),
     ]
 )
-"""One row for each run. Null: there is no such figure."""
+"""One row for each run. Null: the run has no such metric."""
 
-FIGURES = tuple(name for name in RUN_SCHEMA.names if name not in ("experiment", "seed", "status", "message"))
-"""The columns that are numbers, and have a mean over seeds."""
+METRICS = tuple(name for name in RUN_SCHEMA.names if name not in ("experiment", "seed", "status", "message"))
+"""The numeric columns, which have a mean over seeds."""
 
 
-def done(experiment: str, seed: int, summary: Summary, cpu_s: float) -> dict[str, Any]:
-    """Return the row of a run that ended well."""
+def done_row(experiment: str, seed: int, summary: Summary, cpu_s: float | None) -> dict[str, Any]:
+    """Return the row of a run that has finished."""
     return {
         "experiment": experiment,
         "seed": seed,
@@ -66,13 +71,13 @@ def done(experiment: str, seed: int, summary: Summary, cpu_s: float) -> dict[str
 
 
 def _latencies(latency: Mapping[str, LatencyMetrics]) -> dict[str, Any]:
-    row: dict[str, Any] = {f"{kind}_commits": 0 for kind in KINDS}
-    for kind, figures in latency.items():
-        row[f"{kind}_commits"] = figures.commits
-        row |= {f"{kind}_{quantile}": getattr(figures, quantile) for quantile in QUANTILES}
+    row: dict[str, Any] = {f"{operation}_commits": 0 for operation in OPERATIONS}
+    for operation, quantiles in latency.items():
+        row[f"{operation}_commits"] = quantiles.commits
+        row |= {f"{operation}_{quantile}": getattr(quantiles, quantile) for quantile in QUANTILES}
     return row
 
 
-def not_done(experiment: str, seed: int, status: str, message: str) -> dict[str, Any]:
+def not_done_row(experiment: str, seed: int, status: str, message: str) -> dict[str, Any]:
     """Return the row of a run that `failed` with an error, or that `crashed` its process."""
     return {"experiment": experiment, "seed": seed, "status": status, "message": message}

@@ -1,217 +1,170 @@
-"""Sweeps: a file that names a family of experiments.
+"""Runs a sweep from its file to its measures.
 
-    title = "Catalog latency"
-    base = "fast_append.toml"                  # a configuration, seen from this file; or [configuration] in this one
-    seeds = "1..5"
-
-    [grid]                                     # every combination
-    "storage.provider" = ["s3", "s3x"]
-    "transaction.inter_arrival.scale" = [20, 50, 100]
-
-    [zip]                                      # columns of one length, row by row
-    [[list]]                                   # members one by one
-
-A family is every combination of the listed members, the zipped rows and the grid. Everything is checked before anything
-runs, and all faults are told at once.
+results = run_sweep("configs/sweeps/small.toml")
+results.measures("curves").to_pandas()
+results.report()
 """
 
-import copy
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import tomli_w
-from pydantic import Field, field_validator
 
 from endive.errors import ConfigurationError
-from endive.pipeline.grid import Row, pairs, row_faults, rows
-from endive.sim.config.configuration import Settings, parse_configuration, put
-from endive.sim.config.defaults import mean_ms
-from endive.sim.config.profiles import read_text
-from endive.sim.config.schema import LABEL, SEED_MAX, Section
-from endive.sim.config.seeds import parse_seeds
-from endive.sim.config.validation import faults_of
+from endive.pipeline.directory import SweepDirectory
+from endive.pipeline.plan import Plan, Run
+from endive.pipeline.results import SweepResults
+from endive.pipeline.sweep_file import ExperimentGroup, Keep, load_group, parse_group
+from endive.sim.config.schema import LABEL
+from endive.sim.engines import is_cold
+from endive.spark.master import parse_master
 
-Keep = Literal["summaries", "transactions"]
-Seed = Annotated[int, Field(ge=0, le=SEED_MAX, strict=True)]
+Source = str | Path | Mapping[str, Any]
+"""A sweep file's path, its text, or its content as a dictionary."""
 
-FAULTS_SHOWN = 10
-"""A fault of the base is a fault of a thousand members; they are not all worth reading."""
+LIGHT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""If the JVM only hands out bins, optimising its own code costs more time than it saves."""
 
-LOADS = ("transaction.inter_arrival", "transaction.writers")
-"""Keys that set how much is asked of the catalog."""
-
-
-class SweepSection(Section):
-    """A whole sweep file."""
-
-    title: str = Field("", description="one line for people; unless given, the file's name")
-    description: str = Field("", description="what the family asks")
-    base: str | None = Field(None, description="a configuration file, seen from this file's directory")
-    configuration: dict[str, Any] = Field({}, description="the configuration, or what differs from `base`")
-    seeds: str | Annotated[list[Seed], Field(min_length=1)] = Field("1..5", description="`1..5`, or a list of numbers")
-    keep: Keep = Field("summaries", description="figures of each run only, or every transaction as well")
-    grid: dict[str, Any] = Field({}, description="key to list of values: every combination")
-    zip: dict[str, Any] = Field({}, description="key to list of values: row by row")
-    members: Annotated[list[dict[str, Any]], Field(alias="list")] = Field(
-        [], alias="list", description="members, a table of keys each"
-    )
-
-    @field_validator("seeds")
-    @classmethod
-    def _good_seeds(cls, value: str | list[int]) -> str | list[int]:
-        seeds = parse_seeds(value) if isinstance(value, str) else value
-        if len(set(seeds)) < len(seeds):
-            raise ValueError("a seed is there twice; it would give the same run")
-        return value
-
-    @property
-    def seed_numbers(self) -> tuple[int, ...]:
-        """The seeds, however they were written."""
-        return tuple(parse_seeds(self.seeds) if isinstance(self.seeds, str) else self.seeds)
+CATALOG_SCHEMES = ("file", "memory", "s3", "gs", "az")
 
 
 @dataclass(frozen=True)
-class Member:
-    """One experiment of a family."""
+class SweepProgress:
+    """One report of a running sweep."""
 
-    settings: Settings
-    parameters: Mapping[str, Any]
-    """The varied keys and this member's values."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """A sweep file, checked: every member's configuration is known to be good."""
-
-    name: str
-    title: str
-    description: str
-    source: str
-    text: str
-    """The sweep file."""
-    base: str
-    """The configuration that the members vary, as TOML."""
-    seeds: tuple[int, ...]
-    keep: Keep
-    varied: tuple[str, ...]
-    members: tuple[Member, ...]
-
-    @property
-    def load_key(self) -> str | None:
-        """The varied key that sets the load; None if none does, or several do."""
-        keys = [key for key in self.varied if key.startswith(LOADS)]
-        return keys[0] if len(keys) == 1 else None
-
-    @property
-    def load_unit(self) -> str:
-        """What a load is a number of."""
-        return load_of(self.members[0].settings)[1]
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the configurations' warnings say, each once."""
-        return tuple(dict.fromkeys(warning for member in self.members for warning in member.settings.warnings))
+    message: str = ""
+    """A line for the user; empty: only the counts have changed."""
+    is_warning: bool = False
+    runs: int = 0
+    """Runs finished since the start, of `runs_total`."""
+    runs_total: int = 0
+    share: float = 0.0
+    """Share of the estimated cost that is finished."""
 
 
-def load_of(settings: Settings) -> tuple[float, str]:
-    """Return the nominal load and its unit: arrivals a second, or the writers of a closed loop."""
-    transaction = settings.values.transaction
-    if transaction.arrivals == "closed" or transaction.inter_arrival is None:
-        return float(transaction.writers or 0), "writers"
-    return float(f"{1000.0 / mean_ms(transaction.inter_arrival):.4g}"), "arrivals/s"
+Report = Callable[[SweepProgress], None]
 
 
-def load_family(path: str, overrides: Sequence[str] = ()) -> Family:
-    """Read a sweep file and check every member. Raises `ConfigurationError` with every fault."""
-    return parse_family(read_text(Path(path)), path, overrides)
+def run_sweep(
+    source: Source | Sequence[Source],
+    out: str | Path | None = None,
+    *,
+    master: str | None = None,
+    overrides: Sequence[str] = (),
+    seeds: str | Sequence[int] | None = None,
+    keep: Keep | None = None,
+    catalog: str | None = None,
+    progress: Report | None = None,
+) -> SweepResults:
+    """Run every experiment of a sweep on Spark and compute its measures. Finished runs are not repeated.
+
+    `source` is a sweep file's path, its text, its content as a dictionary, or several of these. `out` is the sweep's
+    directory, by default `sweeps/<name>`. `master` is a Spark master URL, by default this machine with all its cores.
+    `overrides` are configuration keys such as `"catalog.num_tables=10"`; `seeds` and `keep` replace those of the file.
+    `catalog` is the URL of a catalog whose tables get the results as well. Raises `ConfigurationError` with every error
+    of the input, `ResultError` if files cannot be written, and `SparkUnavailableError` if Spark does not start.
+    """
+    plan = plan_sweep(source, overrides, seeds, keep)
+    return run_plan(plan, Path(out) if out else Path("sweeps") / plan.groups[0].name, master, catalog, progress)
 
 
-def parse_family(text: str, source: str, overrides: Sequence[str] = ()) -> Family:
-    """Check a sweep given as text; `overrides` go into every member's configuration, as `--set` does."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(source, [f"not valid TOML: {error}"]) from error
-    sweep, faults = faults_of(SweepSection, data)
-    if not LABEL.fullmatch(Path(source).stem):
-        raise ConfigurationError(source, ["the file's name must be letters, digits, dots, dashes and underscores"])
-    if sweep is None or faults:
-        raise ConfigurationError(source, [str(fault) for fault in faults])
-    varied = _rows(sweep, source)
-    _check_overrides(varied, overrides)
-    base, place = _base(sweep, source)
-    return Family(
-        name=Path(source).stem,
-        title=sweep.title or Path(source).stem.replace("_", " "),
-        description=sweep.description,
-        source=source,
-        text=text,
-        base=tomli_w.dumps(base),
-        seeds=sweep.seed_numbers,
-        keep=sweep.keep,
-        varied=tuple(dict.fromkeys(key for row in varied for key in row)),
-        members=_members(base, place, varied, source, overrides),
-    )
+def plan_sweep(
+    source: Source | Sequence[Source],
+    overrides: Sequence[str] = (),
+    seeds: str | Sequence[int] | None = None,
+    keep: Keep | None = None,
+) -> Plan:
+    """Check every experiment of a sweep and return its plan. `ConfigurationError` lists every error."""
+    sources: Sequence[Source] = [source] if isinstance(source, str | Path | Mapping) else source
+    changes = {"seeds": seeds if isinstance(seeds, str | None) else list(seeds), "keep": keep}
+    given = {key: value for key, value in changes.items() if value is not None}
+    return Plan(tuple(_group(one, overrides, given) for one in sources))
 
 
-def _rows(sweep: SweepSection, source: str) -> list[Row]:
-    parts = dict(pairs(sweep.grid)), dict(pairs(sweep.zip)), [dict(pairs(member)) for member in sweep.members]
-    faults = [str(fault) for fault in row_faults(*parts)]
-    if faults:
-        raise ConfigurationError(source, faults)
-    return rows(*parts)
-
-
-def _check_overrides(varied: Sequence[Row], overrides: Sequence[str]) -> None:
-    """Refuse overrides of what the sweep varies: all members would be one."""
-    keys = {key for row in varied for key in row}
-    for override in overrides:
-        name = override.partition("=")[0].strip()
-        clash = [key for key in keys if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")]
-        if clash:
-            raise ConfigurationError("--set", [f"{name}: the sweep varies {clash[0]}; change the file instead"])
-
-
-def _base(sweep: SweepSection, source: str) -> tuple[dict[str, Any], str]:
-    """Return the configuration that the members vary, and the file that paths in it are seen from."""
-    if sweep.base is None:
-        return sweep.configuration, source
-    path = Path(source).parent / sweep.base
-    try:
-        base = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(str(path), [f"not valid TOML: {error}"]) from error
-    for key, value in pairs(sweep.configuration):
-        put(base, key, value)
-    return base, str(path)
-
-
-def _members(
-    base: Mapping[str, Any], place: str, varied: Sequence[Row], source: str, overrides: Sequence[str]
-) -> tuple[Member, ...]:
-    members: list[Member] = []
-    faults: dict[str, list[str]] = {}
-    sources: dict[str, None] = {}
-    for row in varied:
-        data = copy.deepcopy(dict(base))
+def _group(source: Source, overrides: Sequence[str], changes: Mapping[str, Any]) -> ExperimentGroup:
+    if isinstance(source, Mapping):
         try:
-            for key, value in row.items():
-                put(data, key, value)
-            members.append(Member(parse_configuration(tomli_w.dumps(data), place, overrides), row))
-        except ConfigurationError as error:
-            sources[error.source.replace(place, source)] = None
-            for fault in error.errors:
-                faults.setdefault(fault, []).append(", ".join(f"{key} = {value}" for key, value in row.items()))
-    if faults:
-        told = [fault if len(rows) == len(varied) else f"{fault} (with {rows[0]})" for fault, rows in faults.items()]
-        raise ConfigurationError(" and ".join(sources), list(_shown(told)))
-    return tuple(members)
+            return parse_group(tomli_w.dumps(source), _name(source), overrides, changes)
+        except TypeError as error:
+            raise ConfigurationError("sweep", [f"cannot be written as TOML: {error}"]) from error
+    if isinstance(source, str) and "\n" in source:
+        return parse_group(source, "sweep.toml", overrides, changes)
+    return load_group(str(source), overrides, changes)
 
 
-def _shown(faults: Sequence[str]) -> Iterator[str]:
-    yield from faults[:FAULTS_SHOWN]
-    if len(faults) > FAULTS_SHOWN:
-        yield f"and {len(faults) - FAULTS_SHOWN} more"
+def _name(content: Mapping[str, Any]) -> str:
+    """Return a file name for a sweep given as a dictionary: its title, if that can be one."""
+    title = str(content.get("title", "")).lower().replace(" ", "_")
+    return f"{title}.toml" if LABEL.fullmatch(title) else "sweep.toml"
+
+
+def check_catalog(url: str | None) -> None:
+    """Raise `ConfigurationError` for a catalog URL that no object store understands; a plain path is a directory."""
+    scheme, mark, _ = (url or "").partition("://")
+    if mark and scheme not in CATALOG_SCHEMES:
+        known = ", ".join(f"{name}://" for name in CATALOG_SCHEMES)
+        raise ConfigurationError(f"catalog {url!r}", [f"unknown scheme {scheme!r}; known: {known}"])
+
+
+def run_plan(
+    plan: Plan, out: Path, master: str | None = None, catalog: str | None = None, progress: Report | None = None
+) -> SweepResults:
+    """Run a plan in the directory `out` and compute its measures."""
+    from endive.pipeline.consolidate import consolidate  # noqa: PLC0415 - Numba and Spark take seconds to load
+    from endive.pipeline.execute import execute  # noqa: PLC0415
+    from endive.spark.daemon import warm_engine  # noqa: PLC0415
+    from endive.spark.java import find_java  # noqa: PLC0415
+    from endive.spark.session import spark_session  # noqa: PLC0415
+
+    report = progress or (lambda _: None)
+    parse_master(master)
+    check_catalog(catalog)
+    directory = SweepDirectory(out.absolute())
+    directory.prepare(plan)  # a write error should appear before Spark starts
+    done = directory.done(plan)
+    if is_cold():
+        report(SweepProgress("compiling the engine: about half a minute, once on this machine"))
+    warm_engine()
+    java = find_java()
+    for reason in java.skipped:
+        report(SweepProgress(reason, is_warning=True))
+    with _publication(plan, directory, done, catalog) as (restored, publish):
+        done |= restored
+        if done:
+            report(SweepProgress(f"{len(done):,} runs are done already"))
+        remaining = plan.remaining(done)
+        total_s = max(plan.cost(remaining), 1e-9)
+
+        def on_runs(count: int, seconds: float) -> None:
+            publish()
+            report(SweepProgress(runs=count, runs_total=len(remaining), share=seconds / total_s))
+
+        report(SweepProgress(f"starting Spark with {java}"))
+        settings = LIGHT if plan.keep == "summaries" else {}
+        with spark_session(master, settings=settings, java=java) as spark:
+            execute(plan, directory, done, spark, on_runs)
+            publish()
+            report(SweepProgress("computing measures"))
+            consolidate(directory.path, spark)
+    if catalog:
+        report(SweepProgress(f"published in {catalog}: sweep.runs and the other tables of the namespace `sweep`"))
+    return SweepResults(out)
+
+
+@contextmanager
+def _publication(
+    plan: Plan, directory: SweepDirectory, done: Collection[Run], catalog: str | None
+) -> Iterator[tuple[set[Run], Callable[[], None]]]:
+    """Provide the runs restored from a catalog, and a function that publishes the bins finished since its last call."""
+    if catalog is None:
+        yield set(), lambda: None
+        return
+    from endive.pipeline.catalog_tables import Publication  # noqa: PLC0415 - PyIceberg takes a second to load
+
+    with Publication(catalog, directory.path.name, directory) as publication:
+        restored = publication.begin(plan.remaining(done))
+        publication.publish()
+        yield restored, publication.publish

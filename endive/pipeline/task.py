@@ -1,9 +1,10 @@
-"""What a Spark task does: the runs of one bin, and their rows in one file.
+"""A Spark task of a sweep: it does the runs of one bin and writes their rows to one file.
 
-A task may be repeated, or run twice at once: its process is killed, its machine is lost, Spark tries another copy.
-Everything it writes has a name that depends on the bin alone and holds the same figures each time, so a repetition
-changes nothing. A run that raises an error is recorded as `failed`. A run that ends its process cannot be: it leaves a
-mark, and after two marks it is recorded as `crashed` and left out, so that it does not stop the others of its bin.
+A task may be repeated, or run twice at once: its process is killed, its machine is lost, Spark tries another copy. The
+names of its files depend on the bin alone, and their contents are the same each time, so a repetition changes nothing.
+A run that raises an error is recorded as `failed`. A run that ends its process leaves a marker file; after two of them
+it is recorded as `crashed` and left out, so that it does not stop the other runs of its bin. A result that cannot be
+written is neither: it ends the sweep, and the run counts as not done.
 """
 
 import socket
@@ -16,110 +17,113 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from endive import __version__
 from endive.errors import ResultError
-from endive.files import make_directory, write_durably
-from endive.pipeline import run_rows as records
-from endive.pipeline.directory import SweepDirectory, write_rows
+from endive.files import make_directory
+from endive.pipeline.directory import SweepDirectory, write_run_rows, write_table
 from endive.pipeline.plan import Bin, Run
-from endive.pipeline.sweep import Keep
+from endive.pipeline.run_rows import done_row, not_done_row
+from endive.pipeline.sweep_file import Keep
 from endive.sim.config.configuration import MODEL_VERSION, Settings, parse_configuration
 from endive.sim.engine.run import summarise_compiled
 from endive.sim.engines import simulate
 from endive.sim.results.summary import Summary
 
 MODEL = f"endive {__version__}, model {MODEL_VERSION}"
-"""What computes the figures. Machines that differ in it must not work on one sweep."""
+"""Version that computes the metrics. All machines of a sweep must agree on it."""
 
-MARKS_MAX = 2
-"""A run that has ended its process so often is not tried again."""
+CRASHES_MAX = 2
+"""A run that has ended its process this often is not tried again."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """What every task of a sweep knows."""
+class SweepJob:
+    """The input of every task of a sweep, broadcast to the executors."""
 
     directory: Path
     keep: Keep
     configurations: Mapping[str, tuple[str, str]]
-    """By experiment: the configuration as TOML, and the file that paths in it are seen from."""
+    """By experiment: the configuration as TOML, and the file to which its paths are relative."""
     bins: Sequence[Bin]
     start: str
-    """Names this start of the sweep; marks of earlier ones do not count."""
+    """Identifies this start of the sweep; markers of earlier starts do not count."""
     model: str = MODEL
+
+    @property
+    def markers(self) -> Path:
+        """Directory of the markers of runs in progress."""
+        return self.directory / ".running" / self.start
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a task says when it is over."""
+class TaskReport:
+    """Result of a task."""
 
     statuses: Mapping[str, int]
     """How many runs were done, failed or crashed."""
-    obstacle: ResultError | None = None
-    """Why nothing could be written. The sweep cannot go on."""
+    error: ResultError | None = None
+    """Why nothing could be written. The sweep cannot continue."""
 
 
-def do_bin(work: Work, number: int, attempt: int) -> Report:
-    """Do the runs of bin `number`; `attempt` tells this try from all others."""
-    path = SweepDirectory(work.directory).part(work.start, number)
+def run_bin(job: SweepJob, number: int, attempt: int) -> TaskReport:
+    """Do the runs of bin `number`; `attempt` distinguishes this try from all others."""
+    path = SweepDirectory(job.directory).part(job.start, number)
     try:
-        _check(work)
+        _check(job)
         if path.is_file():
-            return Report({})  # an earlier attempt has written it, and was lost before it could say so
-        rows = [_row(work, run, attempt) for run in work.bins[number].runs]
-        write_rows(path, rows)
+            return TaskReport({})  # an earlier attempt has written it, and was lost before it could report
+        rows = [_run(job, run, attempt) for run in job.bins[number].runs]
+        write_run_rows(path, rows)
     except ResultError as error:
-        return Report({}, error)
-    return Report(Counter(row["status"] for row in rows))
+        return TaskReport({}, error)
+    return TaskReport(Counter(row["status"] for row in rows))
 
 
-def _check(work: Work) -> None:
+def _check(job: SweepJob) -> None:
     host = socket.gethostname()
-    if work.model != MODEL:
-        problem = f"{host} runs {MODEL}, the sweep needs {work.model}"
-        raise ResultError(str(work.directory), problem, "install the same version on every machine")
-    if not work.directory.is_dir():
+    if job.model != MODEL:
+        problem = f"{host} runs {MODEL}, the sweep needs {job.model}"
+        raise ResultError(str(job.directory), problem, "install the same version on every machine")
+    if not job.directory.is_dir():
         remedy = "choose an --out that every machine of the cluster sees"
-        raise ResultError(str(work.directory), f"is not there on {host}", remedy)
+        raise ResultError(str(job.directory), f"does not exist on {host}", remedy)
 
 
-def _row(work: Work, run: Run, attempt: int) -> dict[str, Any]:
+def _run(job: SweepJob, run: Run, attempt: int) -> dict[str, Any]:
+    """Do one run and return its row."""
     experiment, seed = run
-    marks = work.directory / ".running" / work.start
-    mark = marks / f"{experiment}-{seed}.{attempt}"
-    if len(list(marks.glob(f"{experiment}-{seed}.*"))) >= MARKS_MAX:
-        message = f"its process ended {MARKS_MAX} times without a word: out of memory, or a defect of the engine"
-        return records.not_done(experiment, seed, "crashed", message)
-    with suppress(OSError):  # without a mark a crash costs more attempts, no more than that
-        mark.touch()
+    marker = job.markers / f"{experiment}-{seed}.{attempt}"
+    if len(list(job.markers.glob(f"{experiment}-{seed}.*"))) >= CRASHES_MAX:
+        message = f"its process ended {CRASHES_MAX} times without an error: out of memory, or a defect of the engine"
+        return not_done_row(experiment, seed, "crashed", message)
+    with suppress(OSError):  # without a marker a crash only costs more attempts
+        marker.touch()
     try:
         started_s = time.process_time()
-        summary = _simulate(work, run)
-        return records.done(experiment, seed, summary, time.process_time() - started_s)
+        summary = _simulate(job, run)
+        return done_row(experiment, seed, summary, time.process_time() - started_s)
     except ResultError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this run only
-        return records.not_done(experiment, seed, "failed", f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - any error concerns this run only
+        return not_done_row(experiment, seed, "failed", f"{type(error).__name__}: {error}")
     finally:
         with suppress(OSError):
-            mark.unlink(missing_ok=True)
+            marker.unlink(missing_ok=True)
 
 
-def _simulate(work: Work, run: Run) -> Summary:
+def _simulate(job: SweepJob, run: Run) -> Summary:
     experiment, seed = run
-    settings = _settings(*work.configurations[experiment])
-    if work.keep == "summaries":
+    settings = _settings(*job.configurations[experiment])
+    if job.keep == "summaries":
         return summarise_compiled(settings, seed, settings.window)[0]
     result = simulate(settings, seed)
-    path = SweepDirectory(work.directory).transactions(experiment, seed)
+    path = SweepDirectory(job.directory).transactions(experiment, seed)
     make_directory(path.parent)
-    write_durably(path, lambda part: pq.write_table(result.table, part, compression="zstd"))
+    write_table(path, result.table)
     return result.summary(settings.window)
 
 
 @lru_cache(maxsize=8)
 def _settings(text: str, source: str) -> Settings:
-    """Return a configuration; the seeds of an experiment come one after another."""
+    """Return a parsed configuration; the seeds of an experiment follow each other."""
     return parse_configuration(text, source)

@@ -1,8 +1,9 @@
-"""The transactions of a sweep as one Parquet data set, with experiment, seed and parameters as columns.
+"""The transactions of a sweep as one Parquet data set, and the metrics of each run from its transactions.
 
-Thousands of files, one per run, become few: a Spark task copies the files of a bin of runs into one, a row group or
-more for each run, in the order of experiments and seeds, so that a reader who asks for some of them skips the rest.
-Rows go from file to file within the task; neither Spark's JVM nor the Spark driver sees them.
+Thousands of files, one per run, become few. A Spark task copies the files of a bin of runs into one, at least one row
+group for each run, in the order of experiments and seeds, so that a reader of some runs skips the rest. The same task
+computes each run's metrics with `summarise`, as the task that simulated it did. Rows go from file to file within the
+task; neither Spark's JVM nor the Spark driver sees them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,38 +19,47 @@ from endive.errors import ResultError
 from endive.files import write_durably
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Run
-from endive.pipeline.results import first_line
+from endive.pipeline.run_rows import RUN_SCHEMA, done_row
+from endive.pipeline.saved_sweep import first_line
 from endive.sim.results.statistics import SCHEMA
+from endive.sim.results.summary import Window, summarise
 
 BIN_BYTES = 256 * 2**20
-"""About the size of a file of the data set."""
+"""Approximate size of a file of the data set."""
 
-REMEDY = "delete it and start the sweep again: its run will be repeated"
+REMEDY = "delete it and repeat the sweep: its run will be repeated"
 
 
 @dataclass(frozen=True)
-class DataSet:
-    """A data set to be written: which runs, and the columns that their experiments add."""
+class TransactionDataSet:
+    """A data set to be written: its directory, and the columns that experiments add."""
 
     directory: SweepDirectory
     target: Path
     parameters: pa.Schema
     values: Mapping[str, Mapping[str, Any]]
     """By experiment: the values of its parameters."""
+    windows: Mapping[str, Window]
+    """By experiment: the window of its metrics."""
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the data set."""
         return pa.schema([pa.field("experiment", pa.string()), pa.field("seed", pa.int64()), *self.parameters, *SCHEMA])
 
-    def write(self, runs: Sequence[Run], spark: SparkSession) -> None:
-        """Write the transactions of `runs`. `ResultError` names a file that is missing, damaged or foreign."""
+    def write(self, runs: Sequence[Run], spark: SparkSession) -> pa.Table:
+        """Write the transactions of `runs`; return a row of metrics for each run.
+
+        `ResultError` names a file that is missing, damaged or foreign.
+        """
         context = spark.sparkContext
         bins = list(enumerate(self._bins(sorted(runs), context.defaultParallelism)))
-        obstacles = context.parallelize(bins, len(bins) or 1).map(self._copy).collect() if bins else []
-        for obstacle in obstacles:
-            if obstacle is not None:
-                raise obstacle
+        metrics: list[dict[str, Any]] = []
+        for result in context.parallelize(bins, len(bins)).map(self._copy).collect() if bins else ():
+            if isinstance(result, ResultError):
+                raise result
+            metrics += result
+        return pa.Table.from_pylist(metrics, schema=RUN_SCHEMA)
 
     def _bins(self, runs: Sequence[Run], cores: int) -> Iterator[list[Run]]:
         """Cut the runs into bins of about `BIN_BYTES`, less if that would leave a core idle."""
@@ -71,37 +81,39 @@ class DataSet:
         try:
             return path.stat().st_size
         except OSError as error:
-            remedy = "start the sweep again: its run will be repeated"
+            remedy = "repeat the sweep: its run will be repeated"
             raise ResultError(str(path), f"cannot be read ({error.strerror})", remedy) from error
 
-    def _copy(self, numbered: tuple[int, Sequence[Run]]) -> ResultError | None:
-        """Copy the files of a bin into one; return what is in the way, since an error loses its type on Spark."""
+    def _copy(self, numbered: tuple[int, Sequence[Run]]) -> list[dict[str, Any]] | ResultError:
+        """Copy the files of a bin into one; return the runs' rows, or the error, which would lose its type on Spark."""
         number, runs = numbered
+        rows: list[dict[str, Any]] = []
         try:
-            write_durably(self.target / f"part-{number:05}.parquet", lambda part: self._write_part(part, runs))
+            write_durably(self.target / f"part-{number:05}.parquet", lambda part: self._write_part(part, runs, rows))
         except ResultError as error:
             return error
-        return None
+        return rows
 
-    def _write_part(self, part: Path, runs: Sequence[Run]) -> None:
+    def _write_part(self, part: Path, runs: Sequence[Run], rows: list[dict[str, Any]]) -> None:
         with pq.ParquetWriter(part, self.schema, compression="zstd") as writer:
             for run in runs:
-                writer.write_table(self._table(run))
+                transactions = read_transactions(self.directory.transactions(*run))
+                rows.append(done_row(*run, summarise(transactions, self.windows[run[0]]), None))
+                writer.write_table(self._with_parameters(run, transactions))
 
-    def _table(self, run: Run) -> pa.Table:
+    def _with_parameters(self, run: Run, transactions: pa.Table) -> pa.Table:
         experiment, seed = run
-        rows = read_transactions(self.directory.transactions(*run))
         values = {"experiment": experiment, "seed": seed, **self.values[experiment]}
         added = [
-            pa.repeat(pa.scalar(values[field.name], field.type), len(rows))
+            pa.repeat(pa.scalar(values[field.name], field.type), len(transactions))
             for field in self.schema
             if field.name in values
         ]
-        return pa.table([*added, *rows.columns], schema=self.schema)
+        return pa.table([*added, *transactions.columns], schema=self.schema)
 
 
 def read_transactions(path: Path) -> pa.Table:
-    """Read the transactions of one run. `ResultError` if the file is damaged or not one of ours."""
+    """Read the transactions of one run. `ResultError` if the file is damaged or of another kind."""
     try:
         rows = pq.ParquetFile(path).read()  # not read_table, which takes directories called a=b for columns
     except (pa.ArrowException, OSError) as error:

@@ -1,4 +1,4 @@
-"""How a transaction commits: the options that are not part of the specification's signatures."""
+"""Options of a commit: cost model, backoff, retries, manifest-list layout, sizes."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -41,20 +41,20 @@ class ManifestListAppend:
     seal_bytes: int = 0
     """A list longer than this is sealed and must be rewritten. 0: never."""
     keeps_entries: bool = False
-    """A false conflict leaves the tentative entry valid: the retry does no manifest-list work at all."""
+    """A false conflict leaves the tentative entry valid: the retry makes no manifest-list requests."""
     per_partition: bool = False
     """Each partition has a manifest list of its own."""
 
 
 @dataclass(frozen=True)
 class CommitOptions:
-    """Everything about committing that a configuration can turn."""
+    """All options of a commit."""
 
     cost_model: CostModel = SPEC
     behind: Behind | None = None
     """None: as the cost model says."""
     serializable: bool = False
-    """What was read must not have changed either."""
+    """Tables and partitions read must be unchanged too (serializable isolation)."""
     real_conflict: Literal["abort", "merge", "restart"] = "abort"
     conflicting_manifests: LatencyDistribution = field(default_factory=lambda: FixedLatency(1.0))
     """How many manifest files a merged conflict reads and writes; a distribution of counts, not of time."""
@@ -81,7 +81,7 @@ class CommitOptions:
     )
 
     def prices(self, operation: str, ml_append_mode: bool, tables: int) -> "Prices":
-        """Return what such a transaction pays, worked out once."""
+        """Return the requests of such a transaction. Cached."""
         key = (operation, ml_append_mode, tables)
         if key not in self._known_prices:
             self._known_prices[key] = Prices.of(self, *key)
@@ -95,7 +95,7 @@ class CommitOptions:
 
 @dataclass(frozen=True)
 class Prices:
-    """What one type of operation pays, in the chosen layout and for all tables of the transaction."""
+    """Requests of one type of operation, in the chosen layout and for all tables of the transaction."""
 
     first: ConflictCost
     retry: ConflictCost
@@ -110,7 +110,7 @@ class Prices:
 
     @classmethod
     def of(cls, options: CommitOptions, operation: str, ml_append_mode: bool, tables: int) -> "Prices":
-        """Work out the prices once; they hold for every transaction of that type and number of tables."""
+        """Compute the prices of every transaction of that type and number of tables."""
         model, unneeded = options.cost_model, options.layout(ml_append_mode)
         row, times = model.row(operation), tables if model.per_table else 1
         manifests = row.per_manifest.times(options.table_manifests)

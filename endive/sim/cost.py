@@ -1,11 +1,11 @@
-"""What an attempt to commit costs in requests: the named cost models.
+"""The requests of a commit attempt: the named cost models.
 
-* `spec`: the specification's. Every overlapping attempt reads the manifest list, writes a manifest file and writes
-  the manifest list.
-* `iceberg`: what Iceberg's Java library does. It refreshes the catalog before the first attempt, writes the manifest
+* `spec`: the reference model, and the default. Every overlapping attempt reads the manifest list, writes a manifest
+  file and writes the manifest list.
+* `iceberg`: Iceberg's Java library. It refreshes the catalog before the first attempt, writes the manifest
   file once and reuses it, and reads and writes the table metadata at each attempt.
-* `pyiceberg`: what PyIceberg does. It starts from the handle it has, writes the manifest file at each attempt, looks
-  at the catalog and the metadata again just before the swap (and gives up the attempt there if the table has moved),
+* `pyiceberg`: PyIceberg. It starts from the handle it has, writes the manifest file at each attempt, reads the
+  catalog and the metadata again just before the swap (and gives up the attempt there if the table has changed),
   and validates everything since its start each time.
 
 A model is data: rows of counts. The transaction's commit loop reads them and has no branch per model.
@@ -64,7 +64,7 @@ NOTHING = ConflictCost()
 
 @dataclass(frozen=True)
 class OperationCost:
-    """What one type of operation pays."""
+    """Requests of one type of operation."""
 
     first: ConflictCost
     """Before the first swap."""
@@ -80,14 +80,14 @@ class OperationCost:
     """The same, times the manifests that a concurrent commit adds."""
 
     def conflict(self, n_behind: int, manifests_per_concurrent_commit: float) -> ConflictCost:
-        """Return what a retry pays for having missed `n_behind` snapshots."""
+        """Return the requests of a retry that has missed `n_behind` snapshots."""
         merged = self.per_concurrent_manifest.times(n_behind * manifests_per_concurrent_commit)
         return self.per_snapshot.times(n_behind) + merged
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """A library's way to commit, as data."""
+    """The requests of a commit in one library, as data."""
 
     name: str
     operations: Mapping[OperationType, OperationCost]
@@ -127,7 +127,7 @@ _MERGE = ConflictCost(manifest_file_reads=1, manifest_file_writes=1)
 
 
 def _conflict_rows(row: OperationCost) -> dict[OperationType, OperationCost]:
-    """Give each type of operation the specification's conflict cost on top of a common row."""
+    """Add the conflict cost of each type of operation to a common row."""
     return {
         "fast_append": row,
         "merge_append": replace(row, per_concurrent_manifest=_MERGE),

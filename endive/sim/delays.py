@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from endive.errors import UnsupportedOperationError
 from endive.rng import RandomSource
-from endive.sim.latency import Law
+from endive.sim.latency import QuantileFunction
 from endive.sim.storage import Profile
 from endive.timing import to_ms
 
@@ -27,13 +27,13 @@ def delay_of(profile: Profile) -> Callable[[str, int, RandomSource], float]:
     """
 
     @lru_cache(maxsize=4096)
-    def law_of(operation: str, size_bytes: int) -> Law:
+    def quantile_of(operation: str, size_bytes: int) -> QuantileFunction:
         row = profile.latencies.get(ROWS.get(operation, operation))
         if row is None:
             raise UnsupportedOperationError(profile.name, operation)
-        return row.with_size(size_bytes).law
+        return row.with_size(size_bytes).quantile
 
     def delay_ms(operation: str, size_bytes: int, rng: RandomSource) -> float:
-        return to_ms(law_of(operation, size_bytes).ticks_at(rng.random()))
+        return to_ms(quantile_of(operation, size_bytes).ticks_at(rng.random()))
 
     return delay_ms

@@ -2,8 +2,8 @@
 
 All are sampled the same way: one uniform number looks up a table of the quantile function, the value found is
 scaled, rounded to a whole nanosecond and raised to the floor. So every sample takes exactly one number, a larger
-number never gives a shorter latency (which is what makes common random numbers work), and a compiled engine that has
-the table draws the same latencies bit for bit.
+number never gives a shorter latency (so common random numbers work), and the compiled engine, which has the same
+table, draws the same latencies bit for bit.
 """
 
 import math
@@ -22,7 +22,7 @@ BYTES_PER_MIB = 1024 * 1024
 TICKS_MAX = 2.0**53
 """No draw is longer: 104 days. Up to there, milliseconds as `float` are exact to the tick."""
 
-Quantile = Callable[[float, bool], float]
+TailQuantile = Callable[[float, bool], float]
 """Value at a tail probability of at most one half; the flag says whether it is the upper tail."""
 
 
@@ -30,20 +30,20 @@ class QuantileTable:
     """A quantile function as straight pieces: 64 to each octave of tail probability, 40 octaves to each side.
 
     A piece spans at most 1/64 of its distance from the end of the distribution, so the tails are as exact as the
-    middle: mean and standard deviation of the laws below differ from the true ones by less than 1e-4 (tested).
+    middle: mean and standard deviation of the distributions below differ from the true ones by less than 1e-4 (tested).
     """
 
     PIECES = 64
     OCTAVES = 40
     TAIL_MIN = 2.0**-OCTAVES
 
-    def __init__(self, quantile: Quantile) -> None:
+    def __init__(self, quantile: TailQuantile) -> None:
         self.starts: list[float] = []
         self.rises: list[float] = []
         for upper in (False, True):
             self._add_side(quantile, upper)
 
-    def _add_side(self, quantile: Quantile, upper: bool) -> None:
+    def _add_side(self, quantile: TailQuantile, upper: bool) -> None:
         """Append one tail, from the median outwards. Octave 0 is the median itself and nothing else."""
         self.starts += [_rounded(quantile(0.5, upper))] * self.PIECES
         self.rises += [0.0] * self.PIECES
@@ -70,8 +70,8 @@ def _rounded(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-class Law(NamedTuple):
-    """What a distribution comes down to: `max(floor, scale * table(u))`. This is all that a compiled engine needs."""
+class QuantileFunction(NamedTuple):
+    """A distribution as `max(floor, scale * table(u))`. This is all that the compiled engine needs."""
 
     table: QuantileTable
     scale_ticks: float = float(TICKS_PER_MS)
@@ -88,20 +88,20 @@ class Law(NamedTuple):
         return _mean_ticks(self)
 
     def limited(self, value: float) -> float:
-        """Return a value of the table in ticks, within the floor and what a clock can hold."""
+        """Return a value of the table in ticks, limited to the floor and to `TICKS_MAX`."""
         return max(min(value * self.scale_ticks, TICKS_MAX), self.floor_ticks)
 
 
 @lru_cache(maxsize=1024)
-def _mean_ticks(law: Law) -> float:
-    """Return the mean of a law. Thousands of configurations share a few laws, and it takes milliseconds."""
-    table, total = law.table, 0.0
+def _mean_ticks(quantile: QuantileFunction) -> float:
+    """Return the mean. Cached: it takes milliseconds, and thousands of configurations share a few distributions."""
+    table, total = quantile.table, 0.0
     for side in (0, table.OCTAVES):
         for octave in range(1, table.OCTAVES):
             width = 2.0 ** -(octave + 1) / table.PIECES
             rows = range((side + octave) * table.PIECES, (side + octave + 1) * table.PIECES)
-            total += width * sum(law.limited(table.starts[row] + table.rises[row] / 2) for row in rows)
-        total += table.TAIL_MIN * law.limited(table.starts[(side + table.OCTAVES - 1) * table.PIECES])
+            total += width * sum(quantile.limited(table.starts[row] + table.rises[row] / 2) for row in rows)
+        total += table.TAIL_MIN * quantile.limited(table.starts[(side + table.OCTAVES - 1) * table.PIECES])
     return total
 
 
@@ -120,13 +120,15 @@ class LatencyDistribution(ABC):
         """Draw a latency in milliseconds."""
 
     @cached_property
-    def law(self) -> Law:
+    def quantile(self) -> QuantileFunction:
         """The distribution as table, scale and floor."""
         from numpy.random import RandomState  # noqa: PLC0415 - only distributions of a user's own need it
 
         rng = RandomState(0)
         drawn = sorted(self.sample(rng) for _ in range(SAMPLES))
-        return Law(QuantileTable(lambda tail, upper: drawn[round((1.0 - tail if upper else tail) * (SAMPLES - 1))]))
+        return QuantileFunction(
+            QuantileTable(lambda tail, upper: drawn[round((1.0 - tail if upper else tail) * (SAMPLES - 1))])
+        )
 
     def describe(self) -> str:
         """Return the distribution in words, times in milliseconds."""
@@ -141,15 +143,15 @@ class TabulatedLatency(LatencyDistribution):
     """A distribution that gives its quantile function: all that come with Endive."""
 
     @abstractmethod
-    def _law(self) -> Law: ...
+    def _quantile(self) -> QuantileFunction: ...
 
     @cached_property
-    def law(self) -> Law:
+    def quantile(self) -> QuantileFunction:
         """The distribution as table, scale and floor."""
-        return self._law()
+        return self._quantile()
 
     def sample(self, rng: RandomSource) -> float:
-        return to_ms(self.law.ticks_at(rng.random()))
+        return to_ms(self.quantile.ticks_at(rng.random()))
 
 
 @dataclass(frozen=True)
@@ -162,20 +164,20 @@ class LognormalLatency(TabulatedLatency):
 
     @classmethod
     def from_median(cls, median_ms: float, sigma: float, min_latency_ms: float = 1.0) -> "LognormalLatency":
-        """Return the law with that median (before the floor)."""
+        """Return the distribution with that median (before the floor)."""
         return cls(math.log(median_ms), sigma, min_latency_ms)
 
     @classmethod
     def from_mean(cls, mean_ms: float, sigma: float, min_latency_ms: float = 1.0) -> "LognormalLatency":
-        """Return the law with that mean (before the floor): its median is lower by `exp(sigma**2 / 2)`."""
+        """Return the distribution with that mean (before the floor): its median is lower by `exp(sigma**2 / 2)`."""
         return cls(math.log(mean_ms) - sigma**2 / 2, sigma, min_latency_ms)
 
     def describe(self) -> str:
         return f"lognormal, median {math.exp(self.mu):.5g}, sigma {self.sigma:g}{_at_least(self.min_latency_ms)}"
 
-    def _law(self) -> Law:
+    def _quantile(self) -> QuantileFunction:
         median_ms = _rounded(math.exp(self.mu))
-        return Law(_lognormal_table(self.sigma), median_ms * TICKS_PER_MS, to_ticks(self.min_latency_ms))
+        return QuantileFunction(_lognormal_table(self.sigma), median_ms * TICKS_PER_MS, to_ticks(self.min_latency_ms))
 
 
 @dataclass(frozen=True)
@@ -198,22 +200,22 @@ class SizeBasedLatency(TabulatedLatency):
         median = f"{self.base_latency_ms:g} + {self.latency_per_mib_ms:g}/MiB"
         return f"lognormal, median {median}, sigma {self.sigma:g}{_at_least(self.min_latency_ms)}"
 
-    def _law(self) -> Law:
+    def _quantile(self) -> QuantileFunction:
         median_ms = self.base_latency_ms + self.latency_per_mib_ms * (self.size_bytes / BYTES_PER_MIB)
-        return Law(_lognormal_table(self.sigma), median_ms * TICKS_PER_MS, to_ticks(self.min_latency_ms))
+        return QuantileFunction(_lognormal_table(self.sigma), median_ms * TICKS_PER_MS, to_ticks(self.min_latency_ms))
 
 
 @dataclass(frozen=True)
 class FixedLatency(TabulatedLatency):
-    """Always the same; for tests, and for catalogs whose latency is not the question."""
+    """A constant, for tests and for catalogs whose latency does not matter."""
 
     latency_ms: float
 
     def describe(self) -> str:
         return f"always {self.latency_ms:g}"
 
-    def _law(self) -> Law:
-        return Law(_fixed_table(), self.latency_ms * TICKS_PER_MS, to_ticks(self.latency_ms))
+    def _quantile(self) -> QuantileFunction:
+        return QuantileFunction(_fixed_table(), self.latency_ms * TICKS_PER_MS, to_ticks(self.latency_ms))
 
 
 @dataclass(frozen=True)
@@ -226,8 +228,8 @@ class ExponentialLatency(TabulatedLatency):
     def describe(self) -> str:
         return f"exponential, mean {self.mean_ms:g}{_at_least(self.min_latency_ms)}"
 
-    def _law(self) -> Law:
-        return Law(_exponential_table(), self.mean_ms * TICKS_PER_MS, to_ticks(self.min_latency_ms))
+    def _quantile(self) -> QuantileFunction:
+        return QuantileFunction(_exponential_table(), self.mean_ms * TICKS_PER_MS, to_ticks(self.min_latency_ms))
 
 
 @dataclass(frozen=True)
@@ -240,13 +242,13 @@ class UniformLatency(TabulatedLatency):
     def describe(self) -> str:
         return f"uniform, {self.low_ms:g} to {self.high_ms:g}"
 
-    def _law(self) -> Law:
-        return Law(_uniform_table(self.low_ms, self.high_ms), floor_ticks=to_ticks(self.low_ms))
+    def _quantile(self) -> QuantileFunction:
+        return QuantileFunction(_uniform_table(self.low_ms, self.high_ms), floor_ticks=to_ticks(self.low_ms))
 
 
 @dataclass(frozen=True)
 class NormalLatency(TabulatedLatency):
-    """Normal with that mean and standard deviation; what falls below the floor becomes the floor."""
+    """Normal with that mean and standard deviation; values below the floor are raised to it."""
 
     mean_ms: float
     stddev_ms: float
@@ -255,8 +257,8 @@ class NormalLatency(TabulatedLatency):
     def describe(self) -> str:
         return f"normal, mean {self.mean_ms:g}, deviation {self.stddev_ms:g}{_at_least(self.min_latency_ms)}"
 
-    def _law(self) -> Law:
-        return Law(_normal_table(self.mean_ms, self.stddev_ms), floor_ticks=to_ticks(self.min_latency_ms))
+    def _quantile(self) -> QuantileFunction:
+        return QuantileFunction(_normal_table(self.mean_ms, self.stddev_ms), floor_ticks=to_ticks(self.min_latency_ms))
 
 
 @dataclass(frozen=True)
@@ -271,15 +273,15 @@ class EmpiricalLatency(TabulatedLatency):
 
     @classmethod
     def from_quantiles(cls, quantiles_ms: Mapping[float, float]) -> "EmpiricalLatency":
-        """Return the law with these quantiles: probability to milliseconds, 0 and 1 included."""
+        """Return the distribution with these quantiles: probability to milliseconds, 0 and 1 included."""
         return cls(tuple(sorted(quantiles_ms.items())))
 
     def describe(self) -> str:
         quantiles = ", ".join(f"p{100 * probability:g} {value:g}" for probability, value in self.points)
         return f"measured: {quantiles}"
 
-    def _law(self) -> Law:
-        return Law(_empirical_table(self.points), floor_ticks=to_ticks(self.points[0][1]))
+    def _quantile(self) -> QuantileFunction:
+        return QuantileFunction(_empirical_table(self.points), floor_ticks=to_ticks(self.points[0][1]))
 
 
 def _at_least(floor_ms: float) -> str:

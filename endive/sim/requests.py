@@ -15,7 +15,7 @@ BATCHED = frozenset({"historical_ml_reads", "manifest_file_reads", "manifest_fil
 """Kinds that `max_parallel` applies to."""
 
 APPENDS_MAX = 1_000
-"""Physical attempts to append one manifest-list entry. Losing that many races in a row means the model is misused."""
+"""Physical attempts to append one manifest-list entry. Losing so many races in a row is reported as an error."""
 
 OBJECTS: Mapping[str, str] = {
     "metadata_reads": "table_metadata",
@@ -95,15 +95,15 @@ class Requests:
             return self._storage.write(OBJECTS[kind], size_bytes)
         return self._storage.read(OBJECTS[kind], size_bytes)
 
-    def _size_bytes(self, thing: str, snapshot: CatalogSnapshot) -> int:
+    def _size_bytes(self, kind: str, snapshot: CatalogSnapshot) -> int:
         options = self._options
-        if thing == "manifest_list":
+        if kind == "manifest_list":
             version = max(snapshot.get_table(table).version for table in self._tables)
             return options.manifest_list_bytes + version * options.manifest_list_growth_bytes
         return {
             "manifest_file": options.manifest_file_bytes,
             "table_metadata": options.table_metadata_bytes,
-        }.get(thing, 0)
+        }.get(kind, 0)
 
     # ML+: manifest lists that grow by appends.
 

@@ -1,8 +1,8 @@
-"""The runner: the only module that knows SimPy.
+"""The readable engine, and the only module that uses SimPy.
 
-Virtual time is counted in ticks (whole nanoseconds). Things that happen at the same tick happen in the order of the
-transactions' numbers, whatever the order in which they were scheduled: an event's priority is its transaction's number.
-An event at the very end of the run does not happen any more.
+Virtual time is counted in ticks (whole nanoseconds). Events at the same tick run in the order of the transactions'
+numbers, whatever the order in which they were scheduled: an event's priority is its transaction's number.
+An event at exactly the end of the run does not happen.
 """
 
 from collections.abc import Callable, Generator
@@ -103,7 +103,7 @@ class Simulation:
         self._statistics = Statistics()
 
     def run(self, progress: Progress | None = None) -> Statistics:
-        """Run to the end of the simulated time and return what happened. Checks the model's rules as it ends."""
+        """Run to the end of the simulated time and return the statistics. Checks the model's invariants at the end."""
         self._env.process(self._arrivals() if self._config.workload.config.closed is None else self._writers())
         end_ticks = to_ticks(self._config.duration_ms)
         for stop_ticks in _milestones(end_ticks, 200 if progress else 1):
@@ -124,7 +124,7 @@ class Simulation:
         yield _Delay(self._env, 0, 0)
 
     def _writer(self, writer: int, writers: int) -> Events[None]:
-        """Commit, think, and commit again."""
+        """Run transactions one after the other, with a think time in between."""
         txn_id = writer
         yield _Delay(self._env, 0, writer)  # at the start, too, writers act in the order of their numbers
         while True:

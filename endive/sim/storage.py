@@ -1,7 +1,7 @@
-"""Simulated object storage: how long a request takes, and whether a conditional one finds what it expects.
+"""Simulated object storage: the latency of each request, and the outcome of conditional ones.
 
-A provider is a row of latency distributions; an operation that the row lacks *is* the missing capability. Nothing is
-stored but what conditions are about: an object's version and length.
+A provider is a row of latency distributions; an operation that the row lacks *is* the missing capability. Objects have
+no content, only what conditional requests test: a version and a length.
 
 A conditional request travels, is decided, and travels back. `decision` says where in the round trip the store decides:
 0.5 is half-way, 1.0 at the end. Success and failure may have different latencies; both are read off the same random
@@ -24,9 +24,9 @@ from endive.sim.latency import (
     ExponentialLatency,
     FixedLatency,
     LatencyDistribution,
-    Law,
     LognormalLatency,
     NormalLatency,
+    QuantileFunction,
     SizeBasedLatency,
     UniformLatency,
 )
@@ -78,7 +78,7 @@ class Contention:
 
 @dataclass
 class ObjectTable:
-    """What the store knows of its objects. Shared by all views of one provider."""
+    """State of all objects. Shared by all views of one provider."""
 
     versions: Counter[str] = field(default_factory=Counter)
     lengths: Counter[str] = field(default_factory=Counter)
@@ -148,9 +148,9 @@ class StorageProvider(ABC):
     def conditional(
         self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
     ) -> Latency[StorageResult]:
-        """Send a conditional request; `decide` runs where the store decides, and answers yes or no.
+        """Send a conditional request; `decide` runs where the store decides, and returns the outcome.
 
-        This is how a catalog changes its own state at that very instant. By default the store decides when `cas` or
+        A catalog changes its own state in `decide`, at exactly that instant. By default the store decides when `cas` or
         `append` returns; a request that the provider itself refuses is not put to `decide`.
         """
         send, step = (self.append, size_bytes) if operation == "append" else (self.cas, 1)
@@ -167,7 +167,7 @@ class StorageProvider(ABC):
 
     @property
     def objects(self) -> ObjectTable:
-        """Versions and lengths, as a client that has just made a request knows them."""
+        """Versions and lengths of all objects."""
         return self._objects
 
     def supports(self, operation: str) -> bool:  # noqa: ARG002 - by default, all of them
@@ -212,7 +212,7 @@ class StorageProvider(ABC):
 
 @dataclass(frozen=True)
 class Profile:
-    """A provider's figures: latency by operation.
+    """Latency distributions of a provider, by operation.
 
     An operation may also be given for one kind of object (`manifest_list_read` beside `read`) or for failure
     (`cas_failure` beside `cas`); the special row wins over the general one.
@@ -238,7 +238,7 @@ class Profile:
     @property
     def min_latency_ms(self) -> float:
         """The lowest floor of all rows."""
-        return to_ms(min((row.law.floor_ticks for row in self.latencies.values()), default=0))
+        return to_ms(min((row.quantile.floor_ticks for row in self.latencies.values()), default=0))
 
 
 class ProfiledProvider(StorageProvider):
@@ -247,20 +247,20 @@ class ProfiledProvider(StorageProvider):
     def __init__(self, profile: Profile, rng: RandomSource) -> None:
         super().__init__(rng)
         self._profile = profile
-        self._law = lru_cache(maxsize=4096)(self._find_law)
+        self._quantile = lru_cache(maxsize=4096)(self._find_quantile)
 
-    def _find_law(self, operation: str, key: str, size_bytes: int) -> Law:
+    def _find_quantile(self, operation: str, key: str, size_bytes: int) -> QuantileFunction:
         row = self._profile.find(operation, _kind(key))
         if row is None:
             raise UnsupportedOperationError(self.name, operation)
-        return row.with_size(size_bytes).law
+        return row.with_size(size_bytes).quantile
 
-    def _find_failure_law(self, operation: str, key: str, size_bytes: int) -> Law:
+    def _find_failure_quantile(self, operation: str, key: str, size_bytes: int) -> QuantileFunction:
         row = self._profile.failure(operation, _kind(key))
-        return self._law(operation, key, size_bytes) if row is None else row.with_size(size_bytes).law
+        return self._quantile(operation, key, size_bytes) if row is None else row.with_size(size_bytes).quantile
 
     def _request(self, operation: str, key: str, size_bytes: int) -> Latency[StorageResult]:
-        latency_ms = to_ms(self._law(operation, key, size_bytes).ticks_at(self._rng.random()))
+        latency_ms = to_ms(self._quantile(operation, key, size_bytes).ticks_at(self._rng.random()))
         yield latency_ms
         return StorageResult(True, latency_ms, size_bytes, *self._objects.state(key))
 
@@ -284,13 +284,13 @@ class ProfiledProvider(StorageProvider):
     def conditional(
         self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
     ) -> Latency[StorageResult]:
-        success = self._law(operation, key, size_bytes)
-        failure = self._find_failure_law(operation, key, size_bytes)
+        success = self._quantile(operation, key, size_bytes)
+        failure = self._find_failure_quantile(operation, key, size_bytes)
         u = self._rng.random()
         in_flight = self._objects.in_flight
         in_flight[key] += 1
         scale = self._profile.contention.scale(in_flight[key])
-        ticks = {yes: int(law.ticks_at(u) * scale) for yes, law in ((True, success), (False, failure))}
+        ticks = {yes: int(quantile.ticks_at(u) * scale) for yes, quantile in ((True, success), (False, failure))}
         travel_ticks = int(min(ticks.values()) * self._profile.decision)
         yield to_ms(travel_ticks)
         landed = decide()
@@ -312,7 +312,7 @@ class ProfiledProvider(StorageProvider):
         return self._profile.min_latency_ms
 
     def floor_ms(self, operation: str, key: str) -> float:
-        return to_ms(self._law(operation, key, 0).floor_ticks)
+        return to_ms(self._quantile(operation, key, 0).floor_ticks)
 
 
 def _kind(key: str) -> str:

@@ -1,12 +1,12 @@
-"""Transactions: read a snapshot, work, then commit optimistically until it works or the retries are used up.
+"""Transactions: read a snapshot, run, then commit optimistically until it succeeds or the retries are used up.
 
-The commit loop, in the specification's words:
+The commit loop:
 
-* The snapshot is taken *before* the work, so what was missed grows with the runtime.
-* An attempt prepares (per-attempt I/O) and calls `catalog.commit()`. A failed one reads the catalog again and asks
-  whether an intervening commit overlaps. *No overlap*: what was written is still valid, so the retry is the swap alone.
-  *Overlap*: the type's conflict cost is paid, a real conflict may abort, and the next attempt prepares anew.
-* Nothing is known of the catalog but what `read()` returned.
+* The snapshot is taken *before* the transaction runs, so the number of intervening commits grows with the runtime.
+* An attempt prepares (per-attempt I/O) and calls `catalog.commit()`. A failed one reads the catalog again and checks
+  whether an intervening commit overlaps. *No overlap*: the files written are valid, so the retry is the swap alone.
+  *Overlap*: the type's conflict cost is paid, a real conflict may abort, and the next attempt prepares again.
+* A transaction knows the catalog only through `read()`.
 
 Every wait is accounted to one purpose; they add up to the total, which each result checks.
 """
@@ -32,7 +32,7 @@ PURPOSES = ("catalog_read", "runtime", "per_attempt_io", "conflict_io", "catalog
 
 
 class TransactionStatus(Enum):
-    """Where a transaction is. The last two are final."""
+    """Phase of a transaction. The last two are final."""
 
     PENDING = auto()
     EXECUTING = auto()
@@ -43,7 +43,7 @@ class TransactionStatus(Enum):
 
 @dataclass(frozen=True)
 class TransactionResult:
-    """What became of a transaction; of one still in flight, what it has done so far. Times in milliseconds."""
+    """Outcome of a transaction; for one still in flight, its progress so far. Times in milliseconds."""
 
     status: TransactionStatus
     txn_id: int
@@ -70,13 +70,13 @@ class TransactionResult:
 
 
 class ConflictDetector(ABC):
-    """Tells a real data conflict from a false one, once an overlap is established."""
+    """Distinguishes a real data conflict from a false one, once an overlap is established."""
 
     @abstractmethod
     def is_real_conflict(
         self, txn: "Transaction", current_snapshot: CatalogSnapshot, start_snapshot: CatalogSnapshot
     ) -> bool:
-        """Whether `txn`, prepared on `start_snapshot`, contradicts what happened up to `current_snapshot`."""
+        """Whether `txn`, prepared on `start_snapshot`, conflicts with the commits up to `current_snapshot`."""
 
 
 class Transaction(ABC):
@@ -155,7 +155,7 @@ class Transaction(ABC):
         model, started_ticks = self._options.cost_model, self.spent.total_ticks
         must_prepare = True
         if model.refreshes_first:
-            yield from self._learn()
+            yield from self._refresh()
         for attempt in range(self._max_retries + 1):
             if self.abort_reason or (attempt > 0 and self._timed_out(started_ticks)):
                 return False
@@ -170,12 +170,12 @@ class Transaction(ABC):
         return False
 
     def _before_retry(self, retry: int, pause: bool) -> Latency[bool]:
-        """Back off and learn, in the order chosen. Return whether the retry must prepare."""
+        """Back off and refresh, in the configured order. Return whether the retry must prepare."""
         backoff = self._options.backoff if pause else None
         delay_ms = backoff.delay_ms(retry, self.streams.backoff.random()) if backoff else 0.0
         if backoff and backoff.before_read:
             yield from timed(_wait(delay_ms), self.spent, "backoff")
-        must_prepare = yield from self._learn()
+        must_prepare = yield from self._refresh()
         if backoff and not backoff.before_read and not self.abort_reason:
             yield from timed(_wait(delay_ms), self.spent, "backoff")
         return must_prepare
@@ -188,7 +188,7 @@ class Transaction(ABC):
         return True
 
     def _prepare(self, first: bool) -> Latency[bool]:
-        """Write what the swap will point to. False: the table is seen to have moved, and a swap would fail."""
+        """Write the files that the swap publishes. False: the table has changed, so the swap would fail."""
         prices = self._prices
         yield from self._pay_conflict_cost(prices.first if first else prices.retry, "per_attempt_io")
         if prices.beside[0] != NOTHING:
@@ -203,7 +203,7 @@ class Transaction(ABC):
         return True
 
     def _is_current(self) -> Latency[bool]:
-        """Look once more before the swap. A table that has moved is left to the retry."""
+        """Refresh before the swap. False: the table has changed, and the retry resolves it."""
         latest = yield from self._read_catalog()
         yield from self._pay_conflict_cost(self._prices.check, "per_attempt_io")
         if self.has_write_overlap(self._snapshot, latest):
@@ -226,8 +226,8 @@ class Transaction(ABC):
         result = yield from timed(commit, self.spent, "catalog_commit")
         return result.success
 
-    def _learn(self) -> Latency[bool]:
-        """Read the catalog and resolve what was missed. Return whether the next attempt must prepare anew."""
+    def _refresh(self) -> Latency[bool]:
+        """Read the catalog and resolve intervening commits. Return whether the next attempt must prepare again."""
         seen, self._snapshot = self._snapshot, (yield from self._read_catalog())
         if not self.has_write_overlap(seen, self._snapshot):
             if seen.seq != self._snapshot.seq:
@@ -254,7 +254,7 @@ class Transaction(ABC):
             merged = ConflictCost(manifest_file_reads=count, manifest_file_writes=count)
             yield from self._pay_conflict_cost(merged, "conflict_io")
 
-    # What it costs.
+    # Costs.
 
     def get_per_attempt_cost(self, ml_append_mode: bool) -> ConflictCost:
         """Return the requests of the first attempt: under ML+ an append replaces the manifest-list write."""
@@ -276,12 +276,12 @@ class Transaction(ABC):
     def _read_catalog(self) -> Latency[CatalogSnapshot]:
         return timed(self._catalog.read(self.now_ms), self.spent, "catalog_read")
 
-    # What was missed.
+    # Intervening commits.
 
     def has_write_overlap(self, old_snapshot: CatalogSnapshot, new_snapshot: CatalogSnapshot) -> bool:
         """Whether a commit between the snapshots touched a table and partition that this transaction depends on.
 
-        That is what it writes; under serializable isolation also what it reads.
+        It depends on its writes; under serializable isolation also on its reads.
         """
         written = self.partitions_written
         watched = [(table, None if written is None else written.get(table, _NONE)) for table in self.tables_written]
@@ -303,15 +303,15 @@ class Transaction(ABC):
             for partition in self.partitions_written.get(old.table_id, _NONE)
         )
 
-    # What came of it.
+    # Outcome.
 
     @abstractmethod
     def can_have_real_conflict(self) -> bool:
-        """Whether the type can contradict another commit at all."""
+        """Whether this type of operation can have a real conflict."""
 
     @abstractmethod
     def should_abort_on_real_conflict(self) -> bool:
-        """Whether a contradiction ends the transaction."""
+        """Whether a real conflict aborts the transaction."""
 
     @property
     def requests(self) -> Counter[str]:
@@ -324,7 +324,7 @@ class Transaction(ABC):
         return to_ms(to_ticks(self.submit_time_ms) + self.spent.total_ticks)
 
     def result(self) -> TransactionResult:
-        """Return the outcome, or what has happened so far."""
+        """Return the outcome, or the progress so far."""
         spent, requests, finished = self.spent, self.requests, self.now_ms
         commit_ticks = spent.total_ticks - self._before_commit_ticks - spent.ticks["runtime"]
         committing = self.status not in (TransactionStatus.PENDING, TransactionStatus.EXECUTING)
@@ -352,7 +352,7 @@ class Transaction(ABC):
 
 
 class FastAppendTransaction(Transaction):
-    """Adds files, validates nothing, contradicts nobody: always retries."""
+    """Adds files without validation. Has no real conflicts and always retries."""
 
     operation_type = "fast_append"
 
@@ -364,7 +364,7 @@ class FastAppendTransaction(Transaction):
 
 
 class MergeAppendTransaction(Transaction):
-    """Adds files and merges manifests: a retry merges again what concurrent commits added."""
+    """Adds files and merges manifests: a retry also merges the manifests of concurrent commits."""
 
     operation_type = "merge_append"
 
@@ -376,7 +376,7 @@ class MergeAppendTransaction(Transaction):
 
 
 class ValidatedOverwriteTransaction(Transaction):
-    """Replaces data: a retry validates every missed snapshot, and a contradiction aborts."""
+    """Replaces data: a retry validates every missed snapshot, and a real conflict aborts."""
 
     operation_type = "validated_overwrite"
 

@@ -1,8 +1,8 @@
 """The workload: which transactions arrive, and when.
 
 A transaction's properties depend on the seed and its number only, one stream for each purpose. So the same
-transactions arrive whatever the catalog, the provider or the cost model, which is what makes two configurations
-comparable.
+transactions arrive whatever the catalog, the provider or the cost model, and two configurations can be compared under
+common random numbers.
 
 Arrivals are *open* (a stream of transactions that does not care whether the others finish) or *closed*: `writers` that
 each commit, think and commit again. Transaction `k` of writer `w` has the number `k * writers + w`.
@@ -37,7 +37,7 @@ class ClosedLoop:
 
 @dataclass(frozen=True)
 class WorkloadConfig:
-    """What arrives. Tables and partitions are fixed here; the catalog is built to match."""
+    """Arrivals, operations, tables and partitions. The catalog is built to match."""
 
     inter_arrival: LatencyDistribution
     runtime: LatencyDistribution
@@ -110,7 +110,7 @@ class Workload:
     def _select_partitions(
         self, txn_id: int, read: frozenset[int], written: frozenset[int]
     ) -> tuple[Mapping[int, frozenset[int] | None], Partitions | None]:
-        """Return what is only read, and the partitions written (None: not tracked)."""
+        """Return the partitions only read, and the partitions written (None: not tracked)."""
         wanted = self.config.partitions_per_txn
         if wanted is None:
             return dict.fromkeys(sorted(read - written)), None

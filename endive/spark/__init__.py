@@ -1,1 +1,25 @@
-"""Spark: a Java, a JVM, a session, and the data source `endive`. Importing it starts nothing."""
+"""Spark: a Java and a session that work, and the data source `endive` for the tables of a catalog.
+
+with spark_session() as spark:                       # or your own session: register(spark)
+spark.read.format("endive").option("catalog", url).load("db.table")
+read_native(spark, url, "db.table")              # a scan by Spark's own Parquet reader
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from endive.spark.session import spark_session
+    from endive.spark.source.data_source import EndiveSource, register
+    from endive.spark.source.native import read_native
+
+__all__ = ["EndiveSource", "read_native", "register", "spark_session"]
+
+_MODULES = {"EndiveSource": "source.data_source", "register": "source.data_source", "read_native": "source.native"}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute
+    """Load PySpark and PyIceberg only when a public name is used: a Spark worker needs some modules alone."""
+    if name not in __all__:
+        raise AttributeError(name)
+    return getattr(import_module(f"endive.spark.{_MODULES.get(name, 'session')}"), name)

@@ -1,5 +1,7 @@
 """What every record store promises. Servers are tested in `tests/servers/`; DynamoDB's client is a stand-in here."""
 
+import gc
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,7 @@ import pytest
 
 from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
 from endive.objects.dynamo import DynamoRecords
-from endive.objects.records import RecordStore, open_records
+from endive.objects.records import RecordStore, SqlRecords, open_records
 from endive.protocol.two_phase import TransferRecord
 from tests.threads import winners
 
@@ -121,3 +123,15 @@ def test_an_insert_without_an_answer_is_unknown_and_a_read_unavailable() -> None
 def test_a_url_that_names_no_record_store_is_refused(url: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         open_records(url)
+
+
+def test_connections_of_a_record_store_that_nobody_closed_are_closed(tmp_path: Path) -> None:
+    records = open_records(f"sqlite:///{tmp_path}/records.db")
+    assert isinstance(records, SqlRecords)
+    (connection,) = records._connections
+
+    del records
+    gc.collect()
+
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

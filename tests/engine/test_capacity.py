@@ -119,7 +119,7 @@ def test_every_law_of_arrivals_is_scaled_in_time_only(section: dict[str, object]
     before = DistributionSection.model_validate(section).build()
     after = shrunk(DistributionSection.model_validate(section), 4.0).build()
     for u in (0.01, 0.5, 0.99):
-        assert after.law.ticks_at(u) == pytest.approx(before.law.ticks_at(u) / 4, rel=1e-6)
+        assert after.quantile.ticks_at(u) == pytest.approx(before.quantile.ticks_at(u) / 4, rel=1e-6)
 
 
 def test_a_closed_loop_has_no_offered_load() -> None:

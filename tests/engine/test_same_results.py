@@ -100,7 +100,7 @@ def test_every_outcome_occurs_in_the_sample() -> None:
     assert set(COUNTERS) == set(counters)
 
 
-def test_the_figures_do_not_depend_on_whether_the_rows_are_kept() -> None:
+def test_the_metrics_do_not_depend_on_whether_the_rows_are_kept() -> None:
     settings = valid(2) or valid(3)
     assert settings is not None
     result = simulate(settings, 7)
@@ -109,7 +109,7 @@ def test_the_figures_do_not_depend_on_whether_the_rows_are_kept() -> None:
     assert whole.transactions > 0
 
 
-def test_a_run_that_ends_early_has_the_figures_of_what_it_reached() -> None:
+def test_a_run_that_ends_early_has_the_metrics_of_the_part_it_reached() -> None:
     text = """
         simulation = { duration_ms = 100_000, trim_start_ms = 0, trim_end_ms = 0 }
         storage.provider = "s3"
@@ -148,7 +148,7 @@ def test_an_event_at_the_very_end_of_the_run_does_not_happen() -> None:
     assert statuses[2] == statuses[3]
 
 
-def test_a_draw_longer_than_the_books_can_hold_is_the_same_in_both() -> None:
+def test_a_draw_above_the_longest_latency_is_the_same_in_both() -> None:
     text = """
         simulation.duration_ms = 1_000_000
         storage.provider = "s3"

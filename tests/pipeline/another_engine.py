@@ -1,6 +1,6 @@
-"""The figures of runs and experiments in DuckDB's SQL, written from their definitions and sharing no code with Spark's.
+"""The metrics of runs and experiments in DuckDB's SQL, written from their definitions and sharing no code with Endive.
 
-Only two rules are not told again in SQL: `summary.drift`, which judges counts that SQL makes, and Student's quantiles.
+Only two rules are not repeated in SQL: `summary.drift`, which judges counts that SQL makes, and Student's quantiles.
 """
 
 from collections.abc import Sequence
@@ -66,12 +66,12 @@ def _run_columns() -> list[str]:
     ]
 
 
-def figures_of_runs(transactions: Sequence[Path], windows: pa.Table, threads: int = 2) -> pa.Table:
-    """Return experiment, seed and figures of every run that has a transaction, in the order of both."""
+def metrics_of_runs(transactions: Sequence[Path], windows: pa.Table, threads: int = 2) -> pa.Table:
+    """Return experiment, seed and metrics of every run that has a transaction, in the order of both."""
     with duckdb.connect(config={"threads": threads}) as connection:
         connection.register("windows", windows)
         files = {"transactions": [str(path) for path in transactions]}
-        figures = connection.sql(
+        metrics = connection.sql(
             f"SELECT experiment, seed, {', '.join(_run_columns())} FROM ({PLACED}) GROUP BY ALL ORDER BY ALL",  # noqa: S608
             params=files,
         ).to_arrow_table()
@@ -83,19 +83,19 @@ def figures_of_runs(transactions: Sequence[Path], windows: pa.Table, threads: in
     counts: dict[tuple[str, int], Array] = {}
     for experiment, seed, part, finished, committed in parts:
         counts.setdefault((experiment, seed), np.zeros((2, 20), np.int64))[:, part] = finished, committed
-    runs = zip(figures["experiment"].to_pylist(), figures["seed"].to_pylist(), strict=True)
+    runs = zip(metrics["experiment"].to_pylist(), metrics["seed"].to_pylist(), strict=True)
     drifts = [drift(*counts[run]) if run in counts else None for run in runs]
-    return figures.append_column("drift", pa.array(drifts, pa.float64()))
+    return metrics.append_column("drift", pa.array(drifts, pa.float64()))
 
 
-def means_over_seeds(runs: pa.Table, keys: Sequence[str], figures: Sequence[str], threads: int = 2) -> pa.Table:
-    """Return mean and half-width of each figure over the seeds that are done, by `keys` and in their order."""
+def means_over_seeds(runs: pa.Table, keys: Sequence[str], metrics: Sequence[str], threads: int = 2) -> pa.Table:
+    """Return mean and half-width of each metric over the seeds that are done, by `keys` and in their order."""
     columns = [
         f'avg("{name}") FILTER (WHERE status = \'done\') AS "{name}", '
         f"stddev_samp(\"{name}\") FILTER (WHERE status = 'done') "
         f"/ sqrt(count(\"{name}\") FILTER (WHERE status = 'done')) "
         f'* student(count("{name}") FILTER (WHERE status = \'done\') - 1) AS "{name}_ci"'
-        for name in figures
+        for name in metrics
     ]
     with duckdb.connect(config={"threads": threads}) as connection:
         connection.register("runs", runs)
@@ -111,18 +111,18 @@ def means_over_seeds(runs: pa.Table, keys: Sequence[str], figures: Sequence[str]
 def differences(found: pa.Table, expected: pa.Table, keys: Sequence[str], relative: float = 1e-9) -> list[str]:
     """Return where two tables differ, in the columns that the second has; rows are found by their keys."""
     rows = {tuple(row[key] for key in keys): row for row in found.to_pylist()}
-    faults = [f"{len(found)} rows, expected {len(expected)}"] if len(found) != len(expected) else []
+    problems = [f"{len(found)} rows, expected {len(expected)}"] if len(found) != len(expected) else []
     for row in expected.to_pylist():
         key = tuple(row[name] for name in keys)
         if key not in rows:
-            faults.append(f"{key} is missing")
+            problems.append(f"{key} is missing")
             continue
-        faults += [
+        problems += [
             f"{key} {name}: {rows[key][name]!r}, expected {value!r}"
             for name, value in row.items()
             if not _equal(rows[key][name], value, relative)
         ]
-    return faults
+    return problems
 
 
 def _equal(found: object, expected: object, relative: float) -> bool:

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from endive.pipeline.plan import Plan
-from endive.pipeline.run_rows import done
-from endive.pipeline.sweep import parse_family
+from endive.pipeline.run_rows import done_row
+from endive.pipeline.sweep_file import parse_group
 from endive.sim.engine.run import summarise_compiled
 
 SWEEP = """
@@ -39,7 +39,7 @@ def sweep_text(tables: str = "[1, 3]", scales: str = "[2000, 400, 150]", keep: s
 
 def small_plan(**changes: str) -> Plan:
     """Six experiments of five simulated minutes, three seeds each: a second of work."""
-    return Plan((parse_family(sweep_text(**changes), "small.toml"),))
+    return Plan((parse_group(sweep_text(**changes), "small.toml"),))
 
 
 def rows_of(directory: Path) -> list[dict[str, Any]]:
@@ -53,8 +53,8 @@ def expected_rows(plan: Plan) -> list[dict[str, Any]]:
     """The same rows, computed here, one after another."""
     rows = []
     for experiment, seed in sorted(plan.runs):
-        settings = plan.experiments[experiment]
+        settings = plan.settings[experiment]
         summary, _ = summarise_compiled(settings, seed, settings.window)
-        rows.append(done(experiment, seed, summary, 0.0))
+        rows.append(done_row(experiment, seed, summary, 0.0))
     empty = dict.fromkeys(rows[0] | {"message": None})
     return [{key: value for key, value in (empty | row).items() if key != "cpu_s"} for row in rows]

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from endive.pipeline.plan import Plan
-from endive.pipeline.sweep import load_family
+from endive.pipeline.sweep_file import load_group
 from tests.pipeline.cluster import standalone_cluster
 from tests.pipeline.sweeps import expected_rows, rows_of
 from tests.pipeline.test_command import LONG
@@ -34,7 +34,7 @@ def test_a_sweep_on_a_cluster_that_loses_a_worker_equals_that_of_local_mode(tmp_
         before = len(rows_of(far))
         cluster.kill(0)
         _, said = sweep.communicate(timeout=300)
-    plan = Plan((load_family(str(tmp_path / "long.toml")),))
+    plan = Plan((load_group(str(tmp_path / "long.toml")),))
 
     assert sweep.returncode == 0, said
     assert 0 < before < len(plan.runs)

@@ -1,4 +1,4 @@
-"""`endive sweep` as a user meets it: sizes, messages, interruptions, and going on."""
+"""`endive sweep` as a user meets it: sizes, messages, interruptions, and resuming."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from endive.pipeline.plan import Plan
-from endive.pipeline.sweep import load_family
+from endive.pipeline.sweep_file import load_group
 from tests.pipeline.sweeps import expected_rows, rows_of, sweep_text
 from tests.surfaces.conftest import endive  # noqa: F401 - a fixture
 from tests.surfaces.files import CommandLine, start
@@ -39,28 +39,28 @@ def descendants(pid: int) -> list[int]:
 
 
 def test_a_sweep_is_sized_before_it_starts(endive: CommandLine) -> None:  # noqa: F811
-    endive.write("family.toml", sweep_text())
-    outcome = endive("sweep", "family.toml", "--plan")
+    endive.write("group.toml", sweep_text())
+    outcome = endive("sweep", "group.toml", "--plan")
     assert outcome.code == 0
     assert outcome.out.startswith("6 experiments × 3 seeds = 18 runs; about 20 s")
     assert not (endive.directory / "sweeps").exists()
 
 
-def test_several_files_are_one_sweep_and_shared_runs_are_told(endive: CommandLine) -> None:  # noqa: F811
+def test_several_files_are_one_sweep_and_shared_runs_are_reported(endive: CommandLine) -> None:  # noqa: F811
     endive.write("one.toml", sweep_text())
     endive.write("two.toml", sweep_text(tables="[3, 5]"))
     outcome = endive("sweep", "one.toml", "two.toml", "--plan")
-    assert "12 experiments × 3 seeds = 36 runs, 9 of them shared between families and run once" in outcome.out
+    assert "12 experiments × 3 seeds = 36 runs, 9 of them shared between groups and run once" in outcome.out
 
 
 WRONG = {
     ("sweep", "missing.toml"): "missing.toml: 1 error\n  - cannot be read: No such file or directory",
-    ("sweep", "faulty.toml"): "catalog.num_tables: expected at least 1, but found -1",
-    ("sweep", "family.toml", "--master", "spork://x"): "not a master URL of Spark",
-    ("sweep", "family.toml", "--master", "spark://127.0.0.1:9"): "spark://127.0.0.1:9",
-    ("sweep", "family.toml", "--set", "catalog.num_tables=3"): "the sweep varies catalog.num_tables",
-    ("sweep", "family.toml", "--set", "catalog.num_table=3"): "did you mean 'num_tables'?",
-    ("sweep", "family.toml", "--out", "family.toml/out"): "family.toml/out",
+    ("sweep", "invalid.toml"): "catalog.num_tables: expected at least 1, but found -1",
+    ("sweep", "group.toml", "--master", "spork://x"): "not a master URL of Spark",
+    ("sweep", "group.toml", "--master", "spark://127.0.0.1:9"): "spark://127.0.0.1:9",
+    ("sweep", "group.toml", "--set", "catalog.num_tables=3"): "the sweep varies catalog.num_tables",
+    ("sweep", "group.toml", "--set", "catalog.num_table=3"): "did you mean 'num_tables'?",
+    ("sweep", "group.toml", "--out", "group.toml/out"): "group.toml/out",
     ("report", "nowhere"): "nowhere",
     ("report", "."): "holds no sweep",
 }
@@ -72,8 +72,8 @@ def test_wrong_input_is_one_message(
     arguments: tuple[str, ...],
     message: str,
 ) -> None:
-    endive.write("family.toml", sweep_text())
-    endive.write("faulty.toml", sweep_text(tables="[1, -1]"))
+    endive.write("group.toml", sweep_text())
+    endive.write("invalid.toml", sweep_text(tables="[1, -1]"))
 
     outcome = endive(*arguments)
 
@@ -85,7 +85,7 @@ def test_wrong_input_is_one_message(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path, kind: signal.Signals) -> None:
+def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, kind: signal.Signals) -> None:
     (tmp_path / "long.toml").write_text(LONG)
     out = tmp_path / "out"
     first = start(tmp_path, "sweep", "long.toml", "--out", "out")
@@ -98,11 +98,11 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path, kind: sig
     finally:
         first.kill()
     kept = {path.name for path in out.glob("runs/part-*")}
-    plan = Plan((load_family(str(tmp_path / "long.toml")),))
+    plan = Plan((load_group(str(tmp_path / "long.toml")),))
 
     assert first.returncode == (130 if kind == signal.SIGINT else -9)
     if kind == signal.SIGINT:
-        assert "the same command goes on from there" in said
+        assert "repeat the command to continue" in said
         assert "Traceback" not in said
     assert 0 < len(rows_of(out)) < len(plan.runs)
     assert not (out / "measures").exists()

@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from endive.pipeline.frames import consolidate
+from endive.pipeline.consolidate import consolidate
 from endive.pipeline.plan import Plan
-from endive.pipeline.run_rows import FIGURES, RUN_SCHEMA
-from tests.pipeline.another_engine import differences, figures_of_runs, means_over_seeds
+from endive.pipeline.run_rows import METRICS, RUN_SCHEMA
+from tests.pipeline.another_engine import differences, means_over_seeds, metrics_of_runs
+from tests.pipeline.saved import leave_runs
 from tests.pipeline.sweeps import small_plan
-from tests.pipeline.swept import leave_runs
 
 KEYS = ("family", "experiment")
 
@@ -35,10 +35,10 @@ def measure(path: Path, name: str) -> pa.Table:
     return pq.read_table(path / "measures" / f"{name}.parquet")
 
 
-def test_figures_of_runs(swept: Path, plan: Plan, tmp_path: Path) -> None:
+def test_metrics_of_runs(swept: Path, plan: Plan, tmp_path: Path) -> None:
     windows, files = [], []
     for experiment, seed in plan.runs:
-        window = plan.experiments[experiment].window
+        window = plan.settings[experiment].window
         ends = {"window_start_ms": window.start_ms, "window_end_ms": window.end_ms}
         windows.append({"experiment": experiment, "seed": seed, **ends})
         files.append(tmp_path / f"{experiment}-{seed}.parquet")
@@ -46,7 +46,7 @@ def test_figures_of_runs(swept: Path, plan: Plan, tmp_path: Path) -> None:
         names = {"experiment": pa.array([experiment] * len(rows)), "seed": pa.array([seed] * len(rows))}
         pq.write_table(pa.table({**names, **dict(zip(rows.column_names, rows.columns, strict=True))}), files[-1])
 
-    expected = figures_of_runs(files, pa.Table.from_pylist(windows))
+    expected = metrics_of_runs(files, pa.Table.from_pylist(windows))
 
     assert len(expected) == 30
     assert set(RUN_SCHEMA.names) - set(expected.column_names) == {"status", "message", "cpu_s"}
@@ -57,14 +57,14 @@ def test_means_over_seeds(swept: Path) -> None:
     runs = pa.concat_tables([pq.read_table(part) for part in (swept / "runs").glob("part-*.parquet")])
     runs = runs.append_column("family", pa.array(["small"] * len(runs)))
 
-    expected = means_over_seeds(runs, KEYS, FIGURES)
+    expected = means_over_seeds(runs, KEYS, METRICS)
 
     assert len(expected) == 10
     assert differences(measure(swept, "experiments"), expected, KEYS) == []
 
 
 def test_curves(swept: Path) -> None:
-    """Told in SQL from the means on disk."""
+    """Computed in SQL from the means on disk."""
     tables = '"catalog.num_tables"'
     with duckdb.connect() as connection:
         expected = connection.sql(
@@ -91,7 +91,10 @@ def test_curves(swept: Path) -> None:
                 max_by(overhead, load) FILTER (WHERE usable) AS usable_overhead,
                 min(load) FILTER (WHERE NOT usable) AS fails_from_load,
                 CASE WHEN NOT bool_and(follows) THEN coalesce(max(load) FILTER (WHERE follows), min(load)) END
-                    AS saturation_load
+                    AS saturation_load,
+                CASE WHEN NOT bool_and(follows) THEN
+                    coalesce(max_by(committed_per_s, load) FILTER (WHERE follows), min_by(committed_per_s, load)) END
+                    AS saturation_committed_per_s
             FROM points GROUP BY ALL
             """,  # noqa: S608 - constants
             params={"file": str(swept / "measures" / "experiments.parquet")},

@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 
 from endive.errors import ResultError
 from endive.pipeline import execute as execution
-from endive.pipeline.execute import Outcome, execute
+from endive.pipeline.directory import SweepDirectory
+from endive.pipeline.execute import RunProgress, execute
 from endive.pipeline.plan import Plan, Run
-from endive.pipeline.task import Report, Work, do_bin
+from endive.pipeline.task import SweepJob, TaskReport, run_bin
 from endive.sim.engines import simulate
 from tests.pipeline.sweeps import expected_rows, rows_of, small_plan
 
@@ -27,22 +28,32 @@ def present(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if value is not None} for row in rows]
 
 
-def befalling(victim: Run, happen: Callable[[], None]) -> Callable[[Work, int, int], Report]:
-    """A task in whose process `happen` is called when the victim's turn comes."""
+def executed(
+    plan: Plan, path: Path, spark: SparkSession, progress: RunProgress | None = None
+) -> tuple[int, dict[str, int]]:
+    """Prepare a directory and do the remaining runs; return how many were done before, and the others' statuses."""
+    directory = SweepDirectory(path)
+    directory.prepare(plan)
+    done = directory.done(plan)
+    return len(done), dict(execute(plan, directory, done, spark, progress))
 
-    def do(work: Work, number: int, attempt: int) -> Report:
+
+def with_event(victim: Run, event: Callable[[], None]) -> Callable[[SweepJob, int, int], TaskReport]:
+    """A task in whose process `event` is called when the victim's turn comes."""
+
+    def do(job: SweepJob, number: int, attempt: int) -> TaskReport:
         from endive.pipeline import task  # in the worker's process
 
         original = task._simulate
 
-        def simulate_or_not(work: Work, run: Run) -> Any:
+        def simulate_or_not(job: SweepJob, run: Run) -> Any:
             if run == victim:
-                happen()
-            return original(work, run)
+                event()
+            return original(job, run)
 
         task._simulate = simulate_or_not
         try:
-            return task.do_bin(work, number, attempt)
+            return task.run_bin(job, number, attempt)
         finally:
             task._simulate = original
 
@@ -51,59 +62,59 @@ def befalling(victim: Run, happen: Callable[[], None]) -> Callable[[Work, int, i
 
 def test_every_run_gives_the_row_that_it_gives_alone(spark: SparkSession, tmp_path: Path) -> None:
     plan = small_plan()
-    told: list[tuple[int, float]] = []
+    reported: list[tuple[int, float]] = []
 
-    outcome = execute(plan, tmp_path, spark, lambda runs, seconds: told.append((runs, seconds)))
+    found, statuses = executed(plan, tmp_path, spark, lambda runs, seconds: reported.append((runs, seconds)))
 
-    assert outcome == Outcome(0, {"done": 18})
+    assert (found, statuses) == (0, {"done": 18})
     assert present(rows_of(tmp_path)) == present(expected_rows(plan))
-    assert told[-1][0] == 18
-    assert told[-1][1] == pytest.approx(plan.cost(plan.runs))
+    assert reported[-1][0] == 18
+    assert reported[-1][1] == pytest.approx(plan.cost(plan.runs))
     assert not list(tmp_path.glob("**/*.part"))
 
 
 def test_what_is_done_is_not_done_again(spark: SparkSession, tmp_path: Path) -> None:
     plan = small_plan()
-    execute(plan, tmp_path, spark)
+    executed(plan, tmp_path, spark)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*")}
 
-    assert execute(plan, tmp_path, spark) == Outcome(18, {})
+    assert executed(plan, tmp_path, spark) == (18, {})
 
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*")} == before
 
 
 def test_a_larger_or_changed_sweep_runs_only_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
-    execute(small_plan(), tmp_path, spark)
+    executed(small_plan(), tmp_path, spark)
 
     larger = small_plan(tables="[1, 3, 5]")
-    assert execute(larger, tmp_path, spark) == Outcome(18, {"done": 9})
+    assert executed(larger, tmp_path, spark) == (18, {"done": 9})
     assert present(rows_of(tmp_path)) == present(expected_rows(larger))
 
     changed = small_plan(scales="[2000, 401, 150]")
-    assert execute(changed, tmp_path, spark) == Outcome(12, {"done": 6})
+    assert executed(changed, tmp_path, spark) == (12, {"done": 6})
 
 
 def test_a_lost_part_is_done_again(spark: SparkSession, tmp_path: Path) -> None:
     plan = small_plan()
-    execute(plan, tmp_path, spark)
+    executed(plan, tmp_path, spark)
     next(tmp_path.glob("runs/part-*")).unlink()
 
-    outcome = execute(plan, tmp_path, spark)
+    found, statuses = executed(plan, tmp_path, spark)
 
-    assert outcome.found + outcome.statuses["done"] == 18
+    assert found + statuses["done"] == 18
     assert present(rows_of(tmp_path)) == present(expected_rows(plan))
 
 
 def test_transactions_are_kept_if_asked_for(spark: SparkSession, tmp_path: Path) -> None:
-    execute(small_plan(), tmp_path, spark)
+    executed(small_plan(), tmp_path, spark)
     plan = small_plan(keep="transactions")
 
-    assert execute(plan, tmp_path, spark) == Outcome(0, {"done": 18})
+    assert executed(plan, tmp_path, spark) == (0, {"done": 18})
 
     for experiment, seed in plan.runs:
         table = pq.read_table(tmp_path / "transactions" / experiment / f"{seed}.parquet")
-        assert table.equals(simulate(plan.experiments[experiment], seed).table)
-    assert execute(plan, tmp_path, spark) == Outcome(18, {})
+        assert table.equals(simulate(plan.settings[experiment], seed).table)
+    assert executed(plan, tmp_path, spark) == (18, {})
 
 
 def test_a_failing_run_is_recorded_and_does_not_stop_the_others(
@@ -115,15 +126,15 @@ def test_a_failing_run_is_recorded_and_does_not_stop_the_others(
     def fail() -> None:
         raise MemoryError("no room for 9 million transactions")
 
-    monkeypatch.setattr(execution, "do_bin", befalling(victim, fail))
+    monkeypatch.setattr(execution, "run_bin", with_event(victim, fail))
 
-    assert execute(plan, tmp_path, spark) == Outcome(0, {"done": 17, "failed": 1})
+    assert executed(plan, tmp_path, spark) == (0, {"done": 17, "failed": 1})
     (bad,) = [row for row in rows_of(tmp_path) if row["status"] != "done"]
     assert (bad["experiment"], bad["seed"]) == victim
     assert bad["message"] == "MemoryError: no room for 9 million transactions"
 
     monkeypatch.undo()
-    assert execute(plan, tmp_path, spark) == Outcome(17, {"done": 1})
+    assert executed(plan, tmp_path, spark) == (17, {"done": 1})
 
 
 def test_a_run_that_ends_its_process_is_left_out_after_two_tries(
@@ -131,9 +142,9 @@ def test_a_run_that_ends_its_process_is_left_out_after_two_tries(
 ) -> None:
     plan = small_plan()
     victim = plan.runs[7]
-    monkeypatch.setattr(execution, "do_bin", befalling(victim, lambda: os._exit(3)))
+    monkeypatch.setattr(execution, "run_bin", with_event(victim, lambda: os._exit(3)))
 
-    execute(plan, tmp_path, spark)
+    executed(plan, tmp_path, spark)
 
     rows = {(row["experiment"], row["seed"]): row for row in rows_of(tmp_path)}
     assert rows.keys() == set(plan.runs)
@@ -152,9 +163,9 @@ def test_a_killed_task_is_repeated_and_its_rows_are_there_once(
             once.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(execution, "do_bin", befalling(plan.runs[9], kill_once))
+    monkeypatch.setattr(execution, "run_bin", with_event(plan.runs[9], kill_once))
 
-    execute(plan, tmp_path / "out", spark)
+    executed(plan, tmp_path / "out", spark)
 
     assert once.exists()
     assert present(rows_of(tmp_path / "out")) == present(expected_rows(plan))
@@ -163,19 +174,19 @@ def test_a_killed_task_is_repeated_and_its_rows_are_there_once(
 def test_a_full_disk_ends_the_sweep_with_the_files_name_and_nothing_half_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def confined(work: Work, number: int, attempt: int) -> Report:
+    def confined(job: SweepJob, number: int, attempt: int) -> TaskReport:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # no file may be longer
         try:
-            return do_bin(work, number, attempt)
+            return run_bin(job, number, attempt)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    monkeypatch.setattr(execution, "do_bin", confined)
+    monkeypatch.setattr(execution, "run_bin", confined)
 
     with pytest.raises(ResultError, match=r"part-.*cannot be written .*; free some space or choose another --out"):
-        execute(small_plan(), tmp_path, spark)
+        executed(small_plan(), tmp_path, spark)
 
     assert not list(tmp_path.glob("runs/*"))
 
@@ -183,30 +194,30 @@ def test_a_full_disk_ends_the_sweep_with_the_files_name_and_nothing_half_written
 def test_a_machine_with_another_version_is_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = execution._work
+    original = execution.sweep_job
 
-    def of_another_version(*arguments: Any) -> Work:
-        work: Work = original(*arguments)
-        object.__setattr__(work, "model", "endive 9.9.9, model 99")
-        return work
+    def of_another_version(*arguments: Any) -> SweepJob:
+        job: SweepJob = original(*arguments)
+        object.__setattr__(job, "model", "endive 9.9.9, model 99")
+        return job
 
-    monkeypatch.setattr(execution, "_work", of_another_version)
+    monkeypatch.setattr(execution, "sweep_job", of_another_version)
 
     with pytest.raises(ResultError, match=r"the sweep needs endive 9\.9\.9.*install the same version on every machine"):
-        execute(small_plan(), tmp_path, spark)
+        executed(small_plan(), tmp_path, spark)
 
 
 def test_a_directory_that_cannot_be_made_fails_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ResultError, match="cannot be made"):
-        execute(small_plan(), tmp_path / "file" / "out", spark)
+        executed(small_plan(), tmp_path / "file" / "out", spark)
 
 
 def test_a_damaged_part_is_named_with_the_remedy(spark: SparkSession, tmp_path: Path) -> None:
     plan: Plan = small_plan()
-    execute(plan, tmp_path, spark)
+    executed(plan, tmp_path, spark)
     part = next(tmp_path.glob("runs/part-*"))
     part.write_bytes(part.read_bytes()[:50])
 
-    with pytest.raises(ResultError, match=rf"{part.name}.*delete it; its runs will be run again"):
-        execute(plan, tmp_path, spark)
+    with pytest.raises(ResultError, match=rf"{part.name}.*delete it; its runs will be repeated"):
+        executed(plan, tmp_path, spark)

@@ -1,11 +1,11 @@
-"""Plans: names of experiments, bins, what is shared."""
+"""Plans: names of experiments, bins, shared runs."""
 
 import pytest
 
 from endive.errors import ConfigurationError
 from endive.pipeline.cost import run_seconds
 from endive.pipeline.plan import BIN_SECONDS, Plan, experiment_name
-from endive.pipeline.sweep import Family, parse_family
+from endive.pipeline.sweep_file import ExperimentGroup, parse_group
 from endive.sim.config.configuration import parse_configuration
 
 BASE = """
@@ -16,12 +16,12 @@ inter_arrival = { distribution = "exponential", scale = 500 }
 """
 
 
-def family(text: str, name: str = "some") -> Family:
-    return parse_family(text + BASE, f"{name}.toml")
+def group(text: str, name: str = "some") -> ExperimentGroup:
+    return parse_group(text + BASE, f"{name}.toml")
 
 
 def plan_of(*texts: str) -> Plan:
-    return Plan(tuple(family(text, f"family_{number}") for number, text in enumerate(texts)))
+    return Plan(tuple(group(text, f"group_{number}") for number, text in enumerate(texts)))
 
 
 CONFIGURATION = '[storage]\nprovider = "s3"\n[transaction]\ninter_arrival = { scale = 500 }\n'
@@ -39,14 +39,22 @@ def test_a_changed_configuration_has_another_name(change: str) -> None:
     assert name(change) != name()
 
 
+def test_windows_of_equal_length_at_different_times_have_different_names() -> None:
+    early, late = (
+        name(f"simulation.trim_start_ms={start}", f"simulation.trim_end_ms={end}")
+        for start, end in ((1000, 2000), (2000, 1000))
+    )
+    assert early != late
+
+
 @pytest.mark.parametrize("change", ["simulation.seed=7", "experiment.label=other", "catalog.num_tables=1"])
-def test_what_changes_no_figure_does_not_change_the_name(change: str) -> None:
+def test_a_key_that_changes_no_metric_does_not_change_the_name(change: str) -> None:
     assert name(change) == name()
 
 
-def test_runs_that_families_share_are_run_once() -> None:
+def test_runs_that_groups_share_are_run_once() -> None:
     plan = plan_of('[grid]\n"catalog.num_tables" = [1, 2]', '[grid]\n"transaction.retry" = [10, 11]')
-    assert plan.asked == 20
+    assert plan.requested == 20
     assert len(plan.runs) == 15
     assert len(set(plan.runs)) == 15
 
@@ -64,7 +72,7 @@ def test_every_run_is_in_exactly_one_bin_the_heaviest_first() -> None:
     assert all(one.seconds == pytest.approx(plan.cost(one.runs)) for one in bins)
 
 
-def test_what_is_done_is_not_planned_again() -> None:
+def test_done_runs_are_not_planned_again() -> None:
     plan = plan_of('[grid]\n"catalog.num_tables" = [1, 2]')
     done = set(plan.runs[:3])
     assert set(plan.remaining(done)) == set(plan.runs) - done
@@ -80,13 +88,13 @@ def test_higher_load_and_validation_cost_more() -> None:
     assert seconds(validating) > seconds("transaction.operation_types={ fast_append = 1.0 }")
 
 
-def test_families_that_cannot_go_together_are_refused() -> None:
+def test_groups_that_cannot_go_together_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="two files are called 'some'"):
-        Plan((family(""), family("")))
-    with pytest.raises(ConfigurationError, match="must keep the same, but some keeps summaries"):
-        Plan((family(""), family('keep = "transactions"\n', "other")))
+        Plan((group(""), group("")))
+    with pytest.raises(ConfigurationError, match="must have the same `keep`, but some keeps summaries"):
+        Plan((group(""), group('keep = "transactions"\n', "other")))
 
 
-def test_two_members_that_are_one_experiment_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="are one experiment"):
+def test_two_variations_that_are_the_same_experiment_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="are the same experiment"):
         plan_of('[[list]]\n"transaction.retry" = 10\n[[list]]\n"catalog.num_tables" = 1')

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 
 from endive.errors import ConfigurationError
-from endive.spark.source import read_native, register
+from endive.spark import read_native, register
 from endive.spark.source.scanning import planned
 from tests.pipeline.lakes import Lake
 from tests.pipeline.test_tables_read import EVERY
@@ -352,3 +352,10 @@ def test_a_stream_that_is_killed_and_started_again_neither_loses_nor_repeats(
         start(lake, stream(spark, lake), tmp_path / "checkpoint")
 
     assert lake.ids("db.out") == list(range(written))
+
+
+def test_the_former_module_of_the_data_source_still_works() -> None:
+    from endive import spark as place
+    from endive.pipeline import tables
+
+    assert (tables.register, tables.read_native) == (place.register, place.read_native)

@@ -213,7 +213,7 @@ def run(*arguments: str) -> tuple[int, str, BaseException | None]:
 
 @pytest.fixture
 def _measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endive.pipeline.frames.is_current", lambda _: True)
+    monkeypatch.setattr("endive.pipeline.consolidate.is_current", lambda _: True)
 
 
 @pytest.mark.usefixtures("_measured")

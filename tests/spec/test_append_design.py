@@ -1,7 +1,7 @@
-"""The document "Append Simulation Design": the log, its two worked examples, sealing, compaction.
+"""The append catalog: its log, two worked examples, sealing, compaction.
 
-Where its examples and the specification differ, the specification decides: a compare-and-swap that was lost to another
-table costs no manifest I/O ("Cross-Table Retry Cost"), where the example has one manifest-list read and one write.
+A compare-and-swap that was lost to another table costs no manifest I/O, where the original example has one
+manifest-list read and one write.
 """
 
 from typing import Any
@@ -54,7 +54,7 @@ def test_concurrent_non_conflicting_transactions_in_cas_mode() -> None:
     assert (second.manifest_list_reads, second.manifest_list_writes) == (1, 1)  # those of its first attempt
 
 
-def test_the_examples_list_read_and_list_write_are_what_a_false_conflict_on_one_table_costs() -> None:
+def test_a_false_conflict_on_one_table_costs_a_list_read_and_a_list_write() -> None:
     catalog = catalog_of()
     t1, t2 = (paused_before_commit(fast_append(A), catalog) for _ in range(2))
 
@@ -107,7 +107,7 @@ def test_ml_plus_with_catalog_conflict(tracked: bool) -> None:
     assert dict(t2.txn.events) == {("no_overlap" if tracked else "false_conflicts"): 1}
 
 
-def test_ml_plus_the_entry_of_another_does_not_block_an_append() -> None:
+def test_ml_plus_an_entry_of_another_writer_does_not_block_an_append() -> None:
     storage, catalog = fixed_provider(), append_catalog_of()
     paused_before_commit(fast_append(), catalog, storage, ml_append_mode=True)
     t2 = paused_before_commit(fast_append(), catalog, storage, ml_append_mode=True)
@@ -123,10 +123,10 @@ def test_a_physical_failure_returns_the_new_offset_and_costs_no_read() -> None:
     catalog = append_catalog_of(tables=3, storage=storage)
     clients = [read_session(catalog) for _ in range(3)]
     took = [sum(waits(client.commit(0, {table: 1}))[0]) for table, client in enumerate(clients)]
-    assert took == [7 + 5, 7 + 7 + 5, 7 + 7 + 5]  # the third learns the offset after both others at once
+    assert took == [7 + 5, 7 + 7 + 5, 7 + 7 + 5]  # the third gets the offset after both others at once
 
 
-def test_an_intention_that_was_not_applied_is_in_the_log_all_the_same() -> None:
+def test_an_intention_that_was_not_applied_stays_in_the_log() -> None:
     storage = fixed_provider()
     catalog = append_catalog_of(storage=storage)
     assert drain(read_session(catalog).commit(0, {A: 1})).success
@@ -189,7 +189,7 @@ def test_a_log_is_sealed_by_bytes_or_by_entries(limits: LogLimits, commits_until
 
 
 @pytest.mark.parametrize("limits", [LogLimits(entries_max=2), LogLimits(bytes_max=150)], ids=["entries", "bytes"])
-def test_the_next_commit_compacts_a_sealed_log_first_and_the_count_begins_anew(limits: LogLimits) -> None:
+def test_the_next_commit_compacts_a_sealed_log_first_and_the_count_starts_at_zero(limits: LogLimits) -> None:
     storage = fixed_provider(append=2.0, read=3.0, compaction_cas=200.0)
     catalog = append_catalog_of(storage=storage, limits=limits)
     took = []

@@ -150,7 +150,7 @@ def test_sessions_share_the_state_and_have_latencies_of_their_own() -> None:
         assert (two.seq, catalog.seq) == (1, 1)
 
 
-def test_counters_tell_successes_from_failures_and_count_reads() -> None:
+def test_counters_separate_successes_from_failures_and_count_reads() -> None:
     catalog = catalog_of()
     drain(catalog.read())
     drain(catalog.commit(0, {0: 1}))

@@ -95,10 +95,10 @@ def test_appends_never_have_a_real_conflict(
 
 def test_without_a_source_of_its_own_each_transaction_draws_from_its_own_stream() -> None:
     detector = ProbabilisticConflictDetector(0.5)
-    luck = [detector.is_real_conflict(overwrite(txn_id=number), OLD, OLD) for number in range(64)]
+    outcomes = [detector.is_real_conflict(overwrite(txn_id=number), OLD, OLD) for number in range(64)]
     again = [detector.is_real_conflict(overwrite(txn_id=number), OLD, OLD) for number in reversed(range(64))]
-    assert luck == again[::-1]
-    assert 16 < sum(luck) < 48
+    assert outcomes == again[::-1]
+    assert 16 < sum(outcomes) < 48
 
 
 # Partition overlap.

@@ -1,4 +1,4 @@
-"""The named cost models: what each attempt asks for, and whether PyIceberg really asks for that.
+"""The named cost models: the requests of each attempt, compared with those of a real PyIceberg.
 
 The truth for `pyiceberg` is the library itself, traced by `tests/pyiceberg_trace.py` while it loses real races.
 """
@@ -55,7 +55,7 @@ def by_attempt(requests: Sequence[str]) -> list[Counter[str]]:
 
 
 def by_race(requests: Sequence[str]) -> list[Counter[str]]:
-    """Count the requests between the points at which a race is decided: each look at the catalog, and each swap."""
+    """Count the requests between the points at which a race is decided: each catalog read, and each swap."""
     counts = [Counter[str]()]
     for request in requests:
         if request == "catalog_read":
@@ -81,7 +81,7 @@ def test_costs_add_up_and_multiply_with_truncation() -> None:
     assert NOTHING.due == ()
 
 
-def test_a_cost_is_paid_in_the_order_of_the_specifications_fields() -> None:
+def test_a_cost_is_paid_in_the_order_of_its_fields() -> None:
     specified = "metadata_reads manifest_list_reads manifest_list_writes historical_ml_reads manifest_file_reads"
     assert REQUEST_KINDS[:6] == (*specified.split(), "manifest_file_writes")
     everything = ConflictCost(**dict.fromkeys(REQUEST_KINDS, 2))
@@ -151,13 +151,13 @@ def test_iceberg_counts_the_tables_snapshots_and_spec_the_catalogs() -> None:
 
 
 @pytest.mark.parametrize(("rival_table", "stale", "retries"), [(0, 1, 1), (1, 0, 0)])
-def test_pyiceberg_looks_again_before_its_swap(rival_table: int, stale: int, retries: int) -> None:
-    """An attempt that is out of date ends there; one that is not swaps on what it has just seen."""
+def test_pyiceberg_refreshes_before_its_swap(rival_table: int, stale: int, retries: int) -> None:
+    """An attempt on an old snapshot ends there; otherwise it swaps on the snapshot just read."""
     catalog, storage, txn = catalog_of(tables=2), fixed_provider(), fast_append(0)
     steps = txn.execute(WatchedCatalog(catalog, log=storage.log), storage, NEVER, options=CommitOptions(PYICEBERG))
     next(steps)
     next(steps)
-    commit(fast_append(rival_table), catalog)  # during the work
+    commit(fast_append(rival_table), catalog)  # while the transaction runs
     result = drain(steps)
     assert (txn.events["stale_before_swap"], result.total_retries) == (stale, retries)
     assert storage.log.count("cas") == 1
@@ -190,7 +190,9 @@ def test_pyiceberg_makes_the_requests_that_the_real_library_makes(operation: str
 
 
 @pytest.mark.parametrize(("model", "waits_first"), [("spec", False), ("iceberg", True), ("pyiceberg", True)])
-def test_the_libraries_wait_before_they_refresh_and_so_retry_on_what_is_new(model: str, waits_first: bool) -> None:
+def test_the_libraries_wait_before_they_refresh_and_so_retry_on_the_latest_snapshot(
+    model: str, waits_first: bool
+) -> None:
     text = f"""
         storage.provider = "s3"
         [transaction]

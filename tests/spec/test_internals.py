@@ -1,4 +1,4 @@
-"""The document "Simulator Internals": conflict granularity, conflict resolution, the worked example of latency."""
+"""Conflict granularity, conflict resolution, parallel reads, and a worked example of a commit latency."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ from tests.support import (
 def while_rivals_commit(
     steps: Latency[TransactionResult], catalog: Catalog, every_ms: float, until_ms: float
 ) -> TransactionResult:
-    """Drive a transaction in a time in which somebody commits to table 0 at a steady rate."""
+    """Drive a transaction while other commits to table 0 land at a steady rate."""
     now_ms, rival = 0.0, session(catalog)
     while True:
         try:
@@ -46,7 +46,7 @@ def test_commit_latency_breakdown_example() -> None:
     """150 s of runtime at 25 commits per second; the commits end where the example lets the second retry succeed."""
     storage = fixed_provider(1.0, manifest_list_read=30.0, manifest_list_write=30.0, manifest_file_write=0.0)
     catalog = catalog_of()
-    before_ms = 1 + 60 + 1 + 1  # first read, first attempt, its swap, and the read that shows what was missed
+    before_ms = 1 + 60 + 1 + 1  # first read, first attempt, its swap, and the read that shows the intervening commits
     txn = overwrite(runtime_ms=150_000.0 - before_ms)
     steps = txn.execute(catalog, storage, NEVER, options=CommitOptions(max_parallel=4))
 
@@ -104,18 +104,18 @@ def test_table_groups_contend_each_for_itself(writer: int, rival: int) -> None:
 
 
 @pytest.mark.parametrize(("serializable", "retries"), [(True, 1), (False, 0)])
-def test_serializable_isolation_also_requires_what_was_read_to_be_unchanged(serializable: bool, retries: int) -> None:
+def test_serializable_isolation_also_requires_reads_to_be_unchanged(serializable: bool, retries: int) -> None:
     catalog = catalog_of(tables=2, granularity="table")
     reader = fast_append(0, reads={1: None})
     slow = paused_before_commit(reader, catalog, options=CommitOptions(serializable=serializable))
     commit(fast_append(1), catalog)
     result = resume(slow)
     assert result.total_retries == retries
-    assert result.manifest_file_writes == 1 + retries  # a change to what was read overlaps
+    assert result.manifest_file_writes == 1 + retries  # a change to a table that was read overlaps
 
 
 @pytest.mark.parametrize(("serializable", "attempts_prepared"), [(True, 2), (False, 1)])
-def test_a_swap_lost_to_what_was_only_read_overlaps_only_under_serializable_isolation(
+def test_a_change_to_a_table_only_read_overlaps_only_under_serializable_isolation(
     serializable: bool, attempts_prepared: int
 ) -> None:
     catalog = losing(catalog_of(tables=2), 1, lambda: fast_append(1))
@@ -132,7 +132,7 @@ def test_serializable_reads_are_as_fine_as_their_partitions() -> None:
         assert drain(catalog.commit(0, {0: 1}, 0.0, proposal)).success is succeeds
 
 
-# Reading what was missed.
+# Reading intervening commits.
 
 
 def test_a_batch_of_parallel_reads_costs_its_maximum() -> None:
@@ -157,7 +157,7 @@ def test_max_parallel_applies_to_manifest_files_too(max_parallel: int, batches: 
 
 
 @pytest.mark.parametrize(("behind", "missed"), [("catalog", 6), ("table", 3), ("partition", 1), (None, 6)])
-def test_whose_missed_snapshots_count(behind: Any, missed: int) -> None:
+def test_which_missed_snapshots_count(behind: Any, missed: int) -> None:
     catalog = catalog_of(tables=2, partitions=2)
     slow = paused_before_commit(overwrite(0, partition=0), catalog, options=CommitOptions(behind=behind))
     for table, partition in ((0, 0), (0, 1), (0, 1), (1, 0), (1, 0), (1, 1)):
@@ -201,7 +201,7 @@ def test_a_real_conflict_may_be_merged_by_reading_and_writing_the_conflicting_ma
     assert log.count("write manifest_list") == 2
 
 
-def test_a_real_conflict_may_restart_the_work() -> None:
+def test_a_real_conflict_may_restart_the_transaction() -> None:
     result, _ = real_conflict("restart")
     assert result.status is TransactionStatus.COMMITTED
     spent_on_io = result.per_attempt_io_ms + result.conflict_io_ms + result.catalog_read_ms + result.catalog_commit_ms

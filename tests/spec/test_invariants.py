@@ -1,4 +1,4 @@
-"""The twelve invariants of the specification's section "Invariants", one heading each."""
+"""The twelve invariants of the simulated commit protocol, one heading each."""
 
 import inspect
 from dataclasses import FrozenInstanceError, fields
@@ -75,7 +75,7 @@ def test_manifest_list_exactness_n_snapshots_behind_reads_exactly_n_historical_m
     assert slow.txn.requests["historical_ml_reads"] == missed
 
 
-def test_manifest_list_exactness_a_second_retry_reads_only_what_it_missed_since_the_first() -> None:
+def test_manifest_list_exactness_a_second_retry_reads_only_snapshots_missed_since_the_first() -> None:
     catalog = catalog_of()
     slow = paused_before_commit(overwrite(), catalog)
     for missed in (5, 2):

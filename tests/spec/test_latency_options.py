@@ -107,7 +107,7 @@ def test_contention_slows_down_conditional_requests_that_are_in_flight_together(
     assert waits(storage.cas("a", 1, 1))[0] == [10.0]
 
 
-def test_without_contention_nobody_is_slowed_down() -> None:
+def test_without_contention_requests_do_not_slow_each_other_down() -> None:
     storage = fixed_provider(10.0)
     assert [next(storage.cas("a", 0, 1)) for _ in range(5)] == [10.0] * 5
 
@@ -130,7 +130,7 @@ def test_backoff_may_come_before_the_catalog_is_read_again() -> None:
     assert yielded == [2.0, 77.0, 2.0, 10.0, 10.0, 10.0, 0.0, 2.0]  # swap, backoff, read, attempt, swap
 
 
-def test_a_backoff_before_the_read_sees_what_was_committed_meanwhile() -> None:
+def test_a_backoff_before_the_read_sees_commits_made_meanwhile() -> None:
     def retries(before_read: bool) -> int:
         catalog = catalog_of()
         options = CommitOptions(backoff=Backoff(base_ms=77.0, jitter=0.0, before_read=before_read))

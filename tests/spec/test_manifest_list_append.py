@@ -64,7 +64,7 @@ def test_a_moved_offset_is_a_physical_failure_whose_retry_costs_no_read() -> Non
     txn = fast_append()
     steps = txn.execute(catalog, storage, ALWAYS, **ml_plus())
     for _ in range(4):
-        next(steps)  # catalog read, work, manifest-list read, manifest-file write on its way
+        next(steps)  # catalog read, runtime, manifest-list read, manifest-file write on its way
     next(steps)  # the append is on its way
     assert storage.log[-1] == f"append {LIST}"
     storage.objects.lengths[LIST] = 50  # a rival's entry arrives first
@@ -99,7 +99,7 @@ def test_a_threshold_of_0_never_seals() -> None:
     assert not storage.objects.sealed
 
 
-def test_a_writer_that_meets_a_sealed_list_learns_it_from_the_failed_append_and_rewrites() -> None:
+def test_a_writer_that_meets_a_sealed_list_sees_it_in_the_failed_append_and_rewrites() -> None:
     storage, catalog = fixed_provider(), catalog_of()
     txn = fast_append()
     steps = txn.execute(catalog, storage, ALWAYS, **ml_plus())

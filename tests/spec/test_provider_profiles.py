@@ -79,7 +79,7 @@ def test_no_row_goes_below_the_providers_floor(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)
-def test_every_figure_names_its_source(name: str) -> None:
+def test_every_value_names_its_source(name: str) -> None:
     profile = PROVIDER_PROFILES[name]
     assert set(profile.sources) >= set(profile.latencies)
     assert all(profile.sources[operation] for operation in profile.latencies)

@@ -74,7 +74,7 @@ def test_time_only_advances(wait_ms: float) -> None:
         env.run()
 
 
-def test_things_at_the_same_time_happen_in_the_order_of_the_transactions_numbers() -> None:
+def test_simultaneous_events_run_in_the_order_of_the_transactions_numbers() -> None:
     env, seen = simpy.Environment(), list[int]()
 
     def steps(number: int) -> Latency[None]:
@@ -131,7 +131,7 @@ def test_the_output_has_exactly_the_listed_columns(tmp_path: Path) -> None:
     assert stored.to_pylist() == statistics.to_arrow().to_pylist()
 
 
-def test_a_row_says_what_the_result_says() -> None:
+def test_a_row_has_the_fields_of_the_result() -> None:
     statistics = Statistics()
     result = run(fast_append(txn_id=9), catalog_of())
     statistics.record_transaction(result)
@@ -164,7 +164,7 @@ def test_transactions_in_flight_at_the_end_are_rows_with_their_status() -> None:
     assert all(read == total == 1.0 for read, total in pairs)
 
 
-def test_an_event_at_the_very_end_does_not_happen_any_more() -> None:
+def test_an_event_at_exactly_the_end_does_not_happen() -> None:
     lasts_ms = 100 + 1 + 50 + 3 + 1
     assert simulate(workload_of(), duration_ms=lasts_ms).committed == 0
     assert simulate(workload_of(), duration_ms=lasts_ms + 1e-6).committed == 1

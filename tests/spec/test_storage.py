@@ -28,12 +28,12 @@ from endive.sim.storage import (
 from tests.instruments import ScriptedSource, drain, fixed_provider, waits
 
 
-def value_at(law: LatencyDistribution, u: float) -> float:
-    return law.sample(ScriptedSource(u))
+def value_at(distribution: LatencyDistribution, u: float) -> float:
+    return distribution.sample(ScriptedSource(u))
 
 
-def mean_of(law: LatencyDistribution, pieces: int = 200_000) -> float:
-    return math.fsum(law.sample(ScriptedSource((step + 0.5) / pieces)) for step in range(pieces)) / pieces
+def mean_of(distribution: LatencyDistribution, pieces: int = 200_000) -> float:
+    return math.fsum(distribution.sample(ScriptedSource((step + 0.5) / pieces)) for step in range(pieces)) / pieces
 
 
 # Results.
@@ -57,11 +57,11 @@ def test_a_median_is_a_median_and_a_mean_is_a_mean() -> None:
 
 
 def test_mu_is_the_logarithm_of_the_median_and_sigma_the_heaviness_of_the_tail() -> None:
-    law = LognormalLatency(math.log(20.0), 0.7)
-    assert value_at(law, 0.5) == pytest.approx(20.0, rel=1e-6)
+    distribution = LognormalLatency(math.log(20.0), 0.7)
+    assert value_at(distribution, 0.5) == pytest.approx(20.0, rel=1e-6)
     for p in (0.01, 0.9, 0.99, 0.9999):
         expected = 20.0 * math.exp(0.7 * NormalDist().inv_cdf(p))
-        assert value_at(law, p) == pytest.approx(max(expected, 1.0), rel=1e-3)
+        assert value_at(distribution, p) == pytest.approx(max(expected, 1.0), rel=1e-3)
 
 
 def test_a_lognormal_is_never_below_its_floor_of_one_millisecond_by_default() -> None:
@@ -71,9 +71,9 @@ def test_a_lognormal_is_never_below_its_floor_of_one_millisecond_by_default() ->
 
 @pytest.mark.parametrize(("size_bytes", "median_ms"), [(0, 30.0), (BYTES_PER_MIB, 50.0), (BYTES_PER_MIB // 2, 40.0)])
 def test_a_size_based_latency_is_base_plus_rate_times_size(size_bytes: int, median_ms: float) -> None:
-    law = SizeBasedLatency(30.0, 20.0, sigma=0.3)
-    assert value_at(law.with_size(size_bytes), 0.5) == pytest.approx(median_ms, rel=1e-6)
-    assert value_at(law.with_size(size_bytes), 0.9) > median_ms
+    distribution = SizeBasedLatency(30.0, 20.0, sigma=0.3)
+    assert value_at(distribution.with_size(size_bytes), 0.5) == pytest.approx(median_ms, rel=1e-6)
+    assert value_at(distribution.with_size(size_bytes), 0.9) > median_ms
 
 
 def test_a_size_based_latency_has_a_floor() -> None:
@@ -85,7 +85,7 @@ def test_a_fixed_latency_is_deterministic(u: float) -> None:
     assert value_at(FixedLatency(7.25), u) == 7.25
 
 
-def test_the_other_laws_have_the_moments_they_name() -> None:
+def test_the_other_distributions_have_the_moments_they_name() -> None:
     assert mean_of(ExponentialLatency(100.0)) == pytest.approx(100.0, rel=1e-3)
     assert mean_of(NormalLatency(50.0, 5.0)) == pytest.approx(50.0, rel=1e-6)
     assert mean_of(UniformLatency(10.0, 30.0)) == pytest.approx(20.0, rel=1e-6)
@@ -95,19 +95,24 @@ def test_the_other_laws_have_the_moments_they_name() -> None:
     assert value_at(UniformLatency(10.0, 30.0), 0.0) == 10.0
 
 
-def test_an_empirical_law_goes_through_its_quantiles() -> None:
-    law = EmpiricalLatency.from_quantiles({0.0: 10.0, 0.5: 20.0, 0.99: 80.0, 1.0: 100.0})
-    assert value_at(law, 0.0) == pytest.approx(10.0, abs=1e-3)
-    assert value_at(law, 0.5) == pytest.approx(20.0, rel=1e-6)
-    assert value_at(law, 0.25) == pytest.approx(math.sqrt(10.0 * 20.0), rel=1e-3)
-    assert value_at(law, 0.99) == pytest.approx(80.0, rel=1e-2)
+def test_an_empirical_distribution_goes_through_its_quantiles() -> None:
+    distribution = EmpiricalLatency.from_quantiles({0.0: 10.0, 0.5: 20.0, 0.99: 80.0, 1.0: 100.0})
+    assert value_at(distribution, 0.0) == pytest.approx(10.0, abs=1e-3)
+    assert value_at(distribution, 0.5) == pytest.approx(20.0, rel=1e-6)
+    assert value_at(distribution, 0.25) == pytest.approx(math.sqrt(10.0 * 20.0), rel=1e-3)
+    assert value_at(distribution, 0.99) == pytest.approx(80.0, rel=1e-2)
 
 
 def test_a_sample_takes_exactly_one_number_from_any_random_source() -> None:
     source = ScriptedSource(0.5)
-    for law in (LognormalLatency(1.0, 1.0), ExponentialLatency(1.0), FixedLatency(1.0), NormalLatency(1.0, 1.0)):
+    for distribution in (
+        LognormalLatency(1.0, 1.0),
+        ExponentialLatency(1.0),
+        FixedLatency(1.0),
+        NormalLatency(1.0, 1.0),
+    ):
         before = source.drawn
-        law.sample(source)
+        distribution.sample(source)
         assert source.drawn == before + 1
     assert LognormalLatency(3.0, 0.1).sample(np.random.RandomState(1)) > 1.0
 

@@ -97,7 +97,7 @@ def test_a_merge_append_reads_and_writes_manifests_per_concurrent_commit() -> No
 # The life of a transaction.
 
 
-def test_execute_reads_then_works_then_prepares_then_commits() -> None:
+def test_execute_reads_then_runs_then_prepares_then_commits() -> None:
     storage = fixed_provider(manifest_list_read=3.0, manifest_list_write=4.0, manifest_file_write=5.0)
     txn = fast_append(runtime_ms=100.0)
     yielded, result = waits(txn.execute(catalog_of(latency_ms=2.0), storage, ALWAYS))
@@ -107,7 +107,7 @@ def test_execute_reads_then_works_then_prepares_then_commits() -> None:
     assert (result.total_latency_ms, result.commit_latency_ms) == (116.0, 14.0)
 
 
-def test_a_status_follows_the_life() -> None:
+def test_the_status_follows_the_phases() -> None:
     txn = fast_append()
     seen = [txn.status.name]
     seen += [txn.status.name for _ in txn.execute(catalog_of(), fixed_provider(), ALWAYS)]
@@ -115,11 +115,11 @@ def test_a_status_follows_the_life() -> None:
     assert seen == ["PENDING", "EXECUTING", "EXECUTING", *["COMMITTING"] * 4, "COMMITTED"]
 
 
-def test_the_snapshot_is_taken_before_the_work_so_a_commit_during_the_work_is_missed() -> None:
+def test_the_snapshot_is_taken_before_the_runtime_so_a_commit_during_it_is_missed() -> None:
     catalog = catalog_of()
     steps = fast_append().execute(catalog, fixed_provider(), ALWAYS)
     next(steps)
-    next(steps)  # the catalog has been read, the work has begun
+    next(steps)  # the catalog has been read, the transaction runs
     run(fast_append(), catalog)
     assert waits(steps)[1].total_retries == 1
 

@@ -54,7 +54,7 @@ def test_uniform_is_uniform() -> None:
 
 
 @pytest.mark.parametrize("selector", SELECTORS, ids=lambda selector: type(selector).__name__)
-def test_a_selection_has_different_members_and_writes_a_subset_of_what_it_reads(selector: Selector) -> None:
+def test_a_selection_is_distinct_and_writes_a_subset_of_its_reads(selector: Selector) -> None:
     rng = Stream(7)
     for n in (1, 3, 6):
         for _ in range(50):
@@ -65,11 +65,11 @@ def test_a_selection_has_different_members_and_writes_a_subset_of_what_it_reads(
 
 
 @pytest.mark.parametrize("selector", SELECTORS, ids=lambda selector: type(selector).__name__)
-def test_no_more_is_selected_than_there_is(selector: Selector) -> None:
+def test_a_selection_is_never_larger_than_the_total(selector: Selector) -> None:
     assert selector.select(9, 3, Stream(1))[0] == {0, 1, 2}
 
 
-def test_write_fraction_says_how_much_of_what_is_read_is_written_and_something_always_is() -> None:
+def test_write_fraction_is_the_share_of_reads_that_is_written_and_at_least_one() -> None:
     for fraction, expected in ((1.0, 8), (0.5, 4), (0.25, 2), (0.0, 1)):
         read, written = ZipfTableSelector(1.5, write_fraction=fraction).select(8, 10, Stream(2))
         assert (len(read), len(written)) == (8, expected)
@@ -98,7 +98,7 @@ def test_a_weight_of_zero_means_never() -> None:
     assert {txn.operation_type for txn in transactions(workload, 500)} == {"merge_append"}
 
 
-# Arrivals and work.
+# Arrivals and runtimes.
 
 
 def test_generate_yields_delays_and_transactions_whose_submissions_are_their_sums() -> None:
@@ -117,7 +117,7 @@ def test_runtime_and_manifests_per_concurrent_commit_reach_the_transaction() -> 
     assert (txn.runtime_ms, txn.manifests_per_concurrent_commit) == (123.0, 4.0)
 
 
-def test_a_seed_decides_everything_and_no_seed_is_a_seed_too() -> None:
+def test_a_seed_determines_the_workload_and_none_means_seed_0() -> None:
     def properties(seed: int | None) -> list[tuple[object, ...]]:
         workload = workload_of(seed, tables=5, runtime=LognormalLatency(3.0, 1.0))
         return [(t.submit_time_ms, t.runtime_ms, t.operation_type, t.tables_written) for t in transactions(workload, 9)]
@@ -148,7 +148,7 @@ def test_partitions_are_chosen_within_each_table() -> None:
         assert txn.partitions_written[1] <= {0, 1, 2, 3}
 
 
-def test_what_is_read_but_not_written_is_known_as_read() -> None:
+def test_tables_read_but_not_written_are_recorded_as_reads() -> None:
     selector = ZipfTableSelector(0.0, write_fraction=0.5)
     for txn in transactions(workload_of(tables=6, tables_per_txn=4, table_selector=selector), 50):
         assert len(txn.tables_written) == 2
@@ -156,7 +156,7 @@ def test_what_is_read_but_not_written_is_known_as_read() -> None:
         assert not txn.tables_written & txn.reads.keys()
 
 
-def test_partitions_read_but_not_written_are_known_as_read() -> None:
+def test_partitions_read_but_not_written_are_recorded_as_reads() -> None:
     selector = ZipfPartitionSelector(0.0, write_fraction=0.5)
     workload = workload_of(partitions=8, partitions_per_txn=4, partition_selector=selector)
     for txn in transactions(workload, 50):

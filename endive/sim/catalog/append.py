@@ -1,11 +1,11 @@
 """The append catalog: transactions append intentions to a log instead of swapping the whole catalog.
 
-What can race, and what each outcome costs:
+Races, and the cost of each outcome:
 
-* *Physical* failure: the log no longer ends where the writer thought. The failed append says where it does end, so the
-  retry costs no read. Other tables' commits cause no more than this.
-* *Logical* failure: the bytes landed, but the intention's precondition did not hold. The append does not say so (it
-  knows nothing of preconditions); the writer finds out by a discovery read.
+* *Physical* failure: the log has grown since the writer last saw it. The failed append returns the new length, so the
+  retry costs no read. Commits to other tables cause nothing more than this.
+* *Logical* failure: the bytes landed, but the intention's precondition did not hold. The append does not report
+  this; the writer finds out by a discovery read.
 * A log that has grown past a threshold is *sealed* by the append that crossed it. A sealed log takes no append; the
   next commit first compacts it by a compare-and-swap on the checkpoint. If two try, one wins and both go on.
 
@@ -40,7 +40,7 @@ class LogLimits:
 
 
 class _Log:
-    """The log's book-keeping, shared by all sessions."""
+    """State of the log, shared by all sessions."""
 
     def __init__(self) -> None:
         self.checkpoint_offset = 0
@@ -113,7 +113,7 @@ class AppendCatalog(StoredCatalog):
         return (yield from self._read_log())
 
     def _land(self, proposal: IntentionRecord, applied: list[bool]) -> bool:
-        """Decide one append: did it land, and if so, is the intention applied?"""
+        """Decide one append: whether it lands, and whether its intention is applied."""
         counters = self._state.counters
         if not self._storage.objects.extend(self.LOG, self._known_offset, proposal.size_bytes):
             counters["append_physical_failure"] += 1

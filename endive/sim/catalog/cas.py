@@ -14,7 +14,7 @@ from endive.timing import Latency
 
 
 class Catalog(ABC):
-    """What a transaction may ask of a catalog: `read()` and `commit()`, nothing else."""
+    """A simulated catalog as transactions use it: `read()` and `commit()` only."""
 
     @abstractmethod
     def read(self, timestamp_ms: float = 0.0) -> Latency[CatalogSnapshot]:
@@ -30,9 +30,9 @@ class Catalog(ABC):
     ) -> Latency[CommitResult]:
         """Install `writes` (table to new version) unless something they depend on changed since `expected_seq`.
 
-        On success `seq` has advanced by exactly one. On failure nothing changed, and the result says no more than
-        that. `intention` carries what the bare arguments lack: the transaction's id, the partitions written, the
-        tables that must not have changed. None: partitions are not tracked.
+        On success `seq` has advanced by exactly one. On failure nothing changed, and the result carries no state.
+        `intention` adds the transaction's id, the partitions written and the tables that must not have changed. None:
+        partitions are not tracked.
         """
 
     @property

@@ -1,6 +1,6 @@
-"""The simulated catalog's state, on the server's side.
+"""Server-side state of the simulated catalog.
 
-A snapshot comes down to one number. Each unit of conflict (the whole catalog, a group of tables, a table, a
+A snapshot is identified by one number. Each unit of conflict (the whole catalog, a group of tables, a table, a
 partition) remembers the `seq` of the last commit that touched it; a proposal built on snapshot `expected_seq` conflicts
 exactly if one of its units was touched later than that.
 """
@@ -15,7 +15,7 @@ _NONE: frozenset[int] = frozenset()
 
 
 class CatalogState:
-    """Tables, their versions and who touched them last. Changed by `apply` only."""
+    """Tables, their versions and the `seq` of their last commit. Changed by `apply` only."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a transaction sees of the simulated catalog: immutable values."""
+"""Immutable values of the simulated catalog: snapshots, tables, commit results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -46,7 +46,7 @@ class CatalogSnapshot:
 
 @dataclass(frozen=True)
 class CommitResult:
-    """Yes or no. Neither carries catalog state: who wants to know more calls `read()` and pays for it."""
+    """Outcome of a commit. It carries no catalog state: that takes a `read()`, and its latency."""
 
     success: bool
     latency_ms: float
@@ -54,7 +54,7 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class IntentionRecord:
-    """What an append catalog's log entry proposes, with its preconditions."""
+    """Log entry of an append catalog: proposed writes and their preconditions."""
 
     txn_id: int
     expected_seq: int

@@ -158,7 +158,7 @@ def mean_ms(section: DistributionSection) -> float:
 
 
 def _mean_ms(row: LatencyDistribution) -> float:
-    return row.law.mean_ticks / TICKS_PER_MS
+    return row.quantile.mean_ticks / TICKS_PER_MS
 
 
 def partition_counts(config: Configuration) -> tuple[int, ...]:

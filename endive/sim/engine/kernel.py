@@ -1,24 +1,24 @@
 """The compiled engine's kernel: the model of `endive.sim.transaction` as a state machine over arrays.
 
-**Why it is fast.** Between two looks at shared state a transaction's I/O needs no event: its latencies are functions
-of its own streams, so they are drawn and summed. Only what reads or changes shared state is an event: a catalog read
-that lands, a conditional write that is decided or answered, a manifest list whose length is learned.
+**Why it is fast.** Between two accesses to shared state a transaction's I/O needs no event: its latencies are functions
+of its own random streams, so they are drawn and added. Events are accesses to shared state only: a catalog read
+completes, the store decides or answers a conditional write, a manifest list has been read.
 
 **Why it is the same.** Time is whole nanoseconds, so sums do not depend on their order; draws depend on the transaction
 and the purpose, not on the order of events; simultaneous events run in the order of their transactions' numbers. A wait
-is entered in the books when it is over; one that would end at or after the horizon never is. So a transaction whose
-next wait crosses the horizon is *cut* there, and what it has done until then is its row.
+is counted when it is over; one that would end at or after the horizon is never counted. A transaction whose next wait
+crosses the horizon is *cut* there: its row shows what it completed before.
 
 **How to read it.** `advance` pops events and runs the transaction from its program counter until it waits again. The
-steps have the names of the methods they stand for. Five things are handed around:
+steps have the names of the methods they stand for. Five arguments recur:
 
 * `c`, the configuration as numbers (a record of `CONFIG`; never changes);
-* `g`, what all share (a record of `SHARED`: the catalog's sequence number, the log, counters);
+* `g`, the shared state (a record of `SHARED`: the catalog's sequence number, the log, counters);
 * `t`, the transaction (a record of `TRANSACTION`), and `d`, its tables, partitions and versions, as integers;
 * `state`, the versions of tables and partitions, the lengths of manifest lists; `c.at_...` says where each begins;
 * `curves`, the quantile tables one after the other, as `model.curve_of` lays them out.
 
-All compiled code is in this one file, because Numba's cache looks at the file of the cached function only.
+All compiled code is in this one file, because Numba's cache only tracks the file of the cached function.
 """
 
 from typing import Any
@@ -40,24 +40,24 @@ WHOLE_NUMBERS, WHOLE_BITS = 2.0**52, np.uint64((1023 + 52) << 52)  # from there 
 TICKS_PER_MS = 1_000_000
 BYTES_PER_MIB = 1024 * 1024
 APPENDS_MAX = 1_000
-LINE_BYTES = 64  # what a processor's cache fetches at once
-LONGEST = 2.0**53  # ticks: what `endive.sim.latency.TICKS_MAX` says
-MODERATE = 2.0**40  # ticks: a law that stays below can be summed without looking
+LINE_BYTES = 64  # size of a cache line
+LONGEST = 2.0**53  # ticks: `endive.sim.latency.TICKS_MAX`
+MODERATE = 2.0**40  # ticks: a distribution that stays below can be summed without checks
 HUGE = np.int64(1 << 55)  # more than any horizon
 BLOCK, FEW = 128, 8  # latencies summed at once, and fewest for which that pays
-PART = 1024  # batches of a convoy between two looks at the horizon
+PART = 1024  # batches of a convoy between two checks of the horizon
 NEVER = np.int64(np.iinfo(np.int64).max)
 ZERO, ONCE = np.int64(0), np.int64(1)
 
-# Numbers below are NumPy's, not Python's: Numba compiles a function anew for each Python integer it is called with.
+# The constants below are NumPy integers: Numba would compile a function once for each Python integer passed to it.
 
-# Laws: index of `c.law_...`. The first eight are the request kinds of `ConflictCost`, in its order.
+# Distributions: index of `c.dist_...`. The first eight are the request kinds of `ConflictCost`, in its order.
 METADATA_READ, LIST_READ, LIST_WRITE, HISTORY_READ, FILE_READ, FILE_WRITE, METADATA_WRITE, HEAD = np.arange(8)
 KINDS = np.int64(8)
 ARRIVAL, THINK, RUNTIME, CATALOG_READ, MERGED = np.arange(8, 13)
-CONDITIONAL = np.int64(13)  # then two laws, success and failure, for each kind of conditional request
+CONDITIONAL = np.int64(13)  # then two distributions, success and failure, for each kind of conditional request
 CAS, LOG_APPEND, COMPACT, LIST_APPEND = np.arange(4)
-LAWS = 13 + 8
+DISTRIBUTIONS = 13 + 8
 
 # Streams: index of `c.roots`.
 R_STORAGE, R_CATALOG, R_BACKOFF, R_CONFLICT, R_ARRIVAL, R_THINK, R_RUNTIME, R_OPERATION, R_TABLES, R_PARTITIONS = (
@@ -77,9 +77,9 @@ COUNT, BEGINS, WRITTEN = np.arange(3)  # of each table: its partitions, the firs
 # Program counters.
 (
     START, READ, READ_BEGIN, READ_DONE, ATTEMPT_TOP, PREPARE, LIST_KNOWN, BESIDE, LIST_TRY, LIST_RENEWED, PREPARED,
-    PUBLISHING, SWAP, COMMIT_LOOP, COND, COND_DECIDE, COND_LAND, DISCOVERED, FAILED, LEARN_END, DONE, WAITING,
+    PUBLISHING, SWAP, COMMIT_LOOP, COND, COND_DECIDE, COND_LAND, DISCOVERED, FAILED, REFRESHED, DONE, WAITING,
 ) = np.arange(22)  # fmt: skip
-INITIAL, LEARN, CHECKING = np.arange(3)  # what a catalog read is for
+INITIAL, REFRESH, CHECKING = np.arange(3)  # purpose of a catalog read
 
 EXECUTING, COMMITTING, COMMITTED, ABORTED = np.arange(4)
 NO_REASON, MAX_RETRIES, VALIDATION, TIMEOUT = np.arange(4)
@@ -126,14 +126,14 @@ CONFIG = _record(
     jitter=np.float64,
     roots=(np.uint64, (10,)),
     mix=(np.float64, (3,)),
-    law_table=(np.uint64, (LAWS,)),  # where its curve begins
-    law_scale=(np.float64, (LAWS,)),  # ticks, at the size that is usual for the law
-    law_floor=(np.int64, (LAWS,)),
-    law_base=(np.float64, (LAWS,)),  # of a size-based law, in ms
-    law_per_mib=(np.float64, (LAWS,)),
-    law_sized=(np.int64, (LAWS,)),
-    law_highest=(np.float64, (LAWS,)),  # the highest value of its curve
-    law_fixed=(np.int64, (LAWS,)),  # ticks, if every draw gives the same; else -1
+    dist_table=(np.uint64, (DISTRIBUTIONS,)),  # where its curve begins
+    dist_scale=(np.float64, (DISTRIBUTIONS,)),  # ticks, at the size that is usual for the distribution
+    dist_floor=(np.int64, (DISTRIBUTIONS,)),
+    dist_base=(np.float64, (DISTRIBUTIONS,)),  # of a size-based distribution, in ms
+    dist_per_mib=(np.float64, (DISTRIBUTIONS,)),
+    dist_sized=(np.int64, (DISTRIBUTIONS,)),
+    dist_highest=(np.float64, (DISTRIBUTIONS,)),  # the highest value of its curve
+    dist_fixed=(np.int64, (DISTRIBUTIONS,)),  # ticks, if every draw gives the same; else -1
     costs=(np.int64, (3, 8, 8)),  # operation, which, request kind
     due=(np.int64, (3, 8, 8)),  # operation, which: the kinds that occur, ascending
     due_count=(np.int64, (3, 8)),
@@ -163,7 +163,7 @@ TRANSACTION = _record(
 )
 
 EVENT = _record("time txn slot")
-LATER = _record("time txn following")  # an event in a bucket, and whose is the next one there; -1: nobody's
+LATER = _record("time txn following")  # an event in a bucket, and the pool index of the next one there; -1: the last
 
 # Why `advance` returned.
 REACHED, POOL_FULL, ROWS_FULL, STUCK = np.arange(4)
@@ -189,7 +189,7 @@ def _as_bits(typingctx: Any, value: Any) -> Any:
 def _borrowed(typingctx: Any, array: Any) -> Any:
     """Return an array that does not count its references: handing it to a function then costs nothing.
 
-    Whoever calls this keeps the array itself alive.
+    The caller must keep the array alive.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -221,10 +221,10 @@ def _fetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 entry = njit(cache=True, nogil=True)
-"""For what Python calls. The rest is compiled into it, and needs neither wrappers nor a cache of its own."""
+"""For functions that Python calls. All others are compiled into these, without wrappers and without their own cache."""
 inlined = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 apart = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=False)
-"""For what is rare, or long. It has to say so: the option is else inherited from the function that calls it."""
+"""For rare or long functions. Explicit, because the option is otherwise inherited from the caller."""
 
 
 # Random numbers and latencies.
@@ -289,17 +289,17 @@ def value_at(curves, begins, bits):
 
 
 @inlined
-def sample(c, curves, law, scale, key, number):
+def sample(c, curves, dist, scale, key, number):
     """Draw one latency."""
-    if c.law_fixed[law] >= 0:
-        return c.law_fixed[law]
-    value = value_at(curves, c.law_table[law], draw(key, number)) * scale + 0.5
-    return max(np.int64(np.floor(min(value, LONGEST))), c.law_floor[law])
+    if c.dist_fixed[dist] >= 0:
+        return c.dist_fixed[dist]
+    value = value_at(curves, c.dist_table[dist], draw(key, number)) * scale + 0.5
+    return max(np.int64(np.floor(min(value, LONGEST))), c.dist_floor[dist])
 
 
 @apart
 def sum_of(g, curves, begins, scale, floor, key, drawn, count):
-    """Return the sum of `count` latencies of a law without extremes.
+    """Return the sum of `count` latencies of a distribution without extremes.
 
     Three short loops over a block of draws (hash, find the piece, look it up) are faster than one that does it all:
     each is compiled to vector instructions.
@@ -322,17 +322,17 @@ def sum_of(g, curves, begins, scale, floor, key, drawn, count):
 
 
 @inlined
-def total_of(c, g, curves, law, scale, key, drawn, count, batch):
+def total_of(c, g, curves, dist, scale, key, drawn, count, batch):
     """Return the sum of `count` latencies, in batches that cost their maximum."""
-    if batch == 1 and count >= FEW and max(scale * c.law_highest[law], c.law_floor[law]) < MODERATE:
-        return sum_of(g, curves, c.law_table[law], scale, c.law_floor[law], key, drawn, count)
+    if batch == 1 and count >= FEW and max(scale * c.dist_highest[dist], c.dist_floor[dist]) < MODERATE:
+        return sum_of(g, curves, c.dist_table[dist], scale, c.dist_floor[dist], key, drawn, count)
     if count == 1:
-        return sample(c, curves, law, scale, key, drawn + 1)
+        return sample(c, curves, dist, scale, key, drawn + 1)
     total = np.int64(0)
     for first in range(0, count, batch):
         longest = np.int64(0)
         for i in range(first, min(first + batch, count)):
-            longest = max(longest, sample(c, curves, law, scale, key, drawn + 1 + i))
+            longest = max(longest, sample(c, curves, dist, scale, key, drawn + 1 + i))
         total += longest
         if total > HUGE:
             break
@@ -340,11 +340,11 @@ def total_of(c, g, curves, law, scale, key, drawn, count, batch):
 
 
 @inlined
-def scale_for(c, law, size_bytes):
-    """Return the scale of a law for an object of that size."""
-    if c.law_sized[law] == 0:
-        return c.law_scale[law]
-    return (c.law_base[law] + c.law_per_mib[law] * (size_bytes / BYTES_PER_MIB)) * TICKS_PER_MS
+def scale_for(c, dist, size_bytes):
+    """Return the scale of a distribution for an object of that size."""
+    if c.dist_sized[dist] == 0:
+        return c.dist_scale[dist]
+    return (c.dist_base[dist] + c.dist_per_mib[dist] * (size_bytes / BYTES_PER_MIB)) * TICKS_PER_MS
 
 
 # Waiting and paying.
@@ -362,7 +362,7 @@ def spend(c, t, ticks, purpose):
 
 @inlined
 def schedule(t, ticks, pc):
-    """Wait for something shared; the wait is entered in the books when the event comes."""
+    """Wait for shared state; the wait is counted when the event comes."""
     t.wait, t.pc, t.due = ticks, pc, t.now + ticks
     return WAITING
 
@@ -389,9 +389,9 @@ def list_size(c, d):
 
 @inlined
 def request_scale(c, d, kind):
-    """Return the scale of a request's law; a manifest list may have grown."""
+    """Return the scale of a request's distribution; a manifest list may have grown."""
     grows = kind == LIST_READ or kind == LIST_WRITE or kind == HISTORY_READ
-    return scale_for(c, kind, list_size(c, d)) if c.list_growth > 0 and grows else c.law_scale[kind]
+    return scale_for(c, kind, list_size(c, d)) if c.list_growth > 0 and grows else c.dist_scale[kind]
 
 
 @inlined
@@ -404,7 +404,7 @@ def batch_of(c, kind):
 def pay_kind(c, g, t, d, curves, kind, count, purpose):
     """Make `count` requests of one kind. False: cut at the horizon, after those that were completed before it.
 
-    Long convoys are paid in parts: what would happen after the horizon is not drawn.
+    Long convoys are paid in parts, so that few latencies beyond the horizon are drawn.
     """
     batch, scale = batch_of(c, kind), request_scale(c, d, kind)
     done, part = np.int64(0), batch * PART
@@ -462,8 +462,8 @@ def tally_beside(c, g, t):
 
 
 @inlined
-def is_exclusive_elsewhere(taken, begin, count, index):
-    """Whether `index` is among the `count` things taken."""
+def is_taken(taken, begin, count, index):
+    """Whether `index` is among the `count` items taken."""
     for j in range(begin, begin + count):
         if taken[j] == index:
             return True
@@ -472,7 +472,7 @@ def is_exclusive_elsewhere(taken, begin, count, index):
 
 @apart
 def pick(sums, weights, total, taken, begin, count, bits):
-    """`selectors._pick`: the thing at that probability among those not taken."""
+    """`selectors._pick`: the item at that probability among those not taken."""
     u = unit(bits)
     if count == 0:
         target = u * sums[total - 1]
@@ -486,11 +486,11 @@ def pick(sums, weights, total, taken, begin, count, bits):
         return low
     whole = 0.0
     for index in range(total):
-        if not is_exclusive_elsewhere(taken, begin, count, index):
+        if not is_taken(taken, begin, count, index):
             whole += weights[index]
     target, so_far, last = u * whole, 0.0, 0
     for index in range(total):
-        if not is_exclusive_elsewhere(taken, begin, count, index):
+        if not is_taken(taken, begin, count, index):
             so_far += weights[index]
             last = index
             if target < so_far:
@@ -543,7 +543,7 @@ def begin(c, t, d, odds, topology, curves, txn, submit):
         t.made[kind] = 0
     t.key_storage, t.key_catalog = child(c.roots[R_STORAGE], txn), child(c.roots[R_CATALOG], txn)
     t.key_backoff, t.key_conflict = child(c.roots[R_BACKOFF], txn), child(c.roots[R_CONFLICT], txn)
-    t.run = sample(c, curves, RUNTIME, c.law_scale[RUNTIME], child(c.roots[R_RUNTIME], txn), ONCE)
+    t.run = sample(c, curves, RUNTIME, c.dist_scale[RUNTIME], child(c.roots[R_RUNTIME], txn), ONCE)
     u = unit(draw(child(c.roots[R_OPERATION], txn), ONCE))
     t.op = 0
     while t.op < 2 and u >= c.mix[t.op]:
@@ -702,9 +702,9 @@ def request(c, t, d, state, topology, curves):
     at = object_of(c, t, d, topology)
     state[at] += 1
     scale = min(1.0 + c.per_writer[store] * (state[at] - 1), c.scale_max[store])
-    law = CONDITIONAL + 2 * t.kind
-    t.ticks_yes = np.int64(sample(c, curves, law, c.law_scale[law], key, number) * scale)
-    t.ticks_no = np.int64(sample(c, curves, law + 1, c.law_scale[law + 1], key, number) * scale)
+    dist = CONDITIONAL + 2 * t.kind
+    t.ticks_yes = np.int64(sample(c, curves, dist, c.dist_scale[dist], key, number) * scale)
+    t.ticks_no = np.int64(sample(c, curves, dist + 1, c.dist_scale[dist + 1], key, number) * scale)
     return schedule(t, np.int64(min(t.ticks_yes, t.ticks_no) * c.decision[store]), COND_DECIDE)
 
 
@@ -772,7 +772,7 @@ def decide(c, g, t, d, state, topology):
     state[object_of(c, t, d, topology)] -= 1
     t.landed, t.wait = 1 if yes else 0, 0
     rest = (t.ticks_yes if yes else t.ticks_no) - travel
-    if rest > 0 and t.kind == LOG_APPEND:  # the log is looked at when the answer comes
+    if rest > 0 and t.kind == LOG_APPEND:  # the log is read when the answer comes
         return schedule(t, rest, COND_LAND)
     return COND_LAND if rest <= 0 or spend(c, t, rest, purpose) else WAITING
 
@@ -824,7 +824,7 @@ def read_log(c, g, t, curves, purpose, pc):
 
 @apart
 def rewrite_list(c, g, t, d, curves):
-    """A sealed manifest list is read and written anew; whether that counts is decided when the write lands."""
+    """Read and rewrite a sealed manifest list; another writer may be first, which is decided when the write lands."""
     size = list_size(c, d)
     t.drawn_storage += 2
     ticks = sample(c, curves, LIST_READ, scale_for(c, LIST_READ, size), t.key_storage, t.drawn_storage - 1)
@@ -870,8 +870,8 @@ def try_list(c, g, t, d, topology, curves):
 
 
 @inlined
-def learn(c, g, t, d, state, topology, curves):
-    """`_learn`, from the catalog read on. False: cut."""
+def refresh(c, g, t, d, state, topology, curves):
+    """`_refresh`, from the catalog read on. False: cut."""
     overlap = changed_since(c, d, state, topology, t.seq)
     missed = np.int64(0)
     if overlap and c.behind_since_start == 1:
@@ -918,7 +918,7 @@ def resolve(c, g, t, d, curves):
     if c.real_action == 2:
         return spend(c, t, t.run, S_RUN)
     t.drawn_conflict += 1
-    sampled = sample(c, curves, MERGED, c.law_scale[MERGED], t.key_conflict, t.drawn_conflict)
+    sampled = sample(c, curves, MERGED, c.dist_scale[MERGED], t.key_conflict, t.drawn_conflict)
     count = max(np.int64(1), np.int64(np.rint(sampled / TICKS_PER_MS)))
     reads = pay_kind(c, g, t, d, curves, FILE_READ, count, S_CONFLICT)
     return reads and pay_kind(c, g, t, d, curves, FILE_WRITE, count, S_CONFLICT)
@@ -935,7 +935,7 @@ def total_spent(t):
 
 @inlined
 def started(c, g, t, d, state, topology, curves):
-    """The first catalog read has landed: the snapshot is taken, and the work is done, before anything is committed."""
+    """The first catalog read has landed: take the snapshot, then wait for the transaction's runtime."""
     t.seq = t.start_seq = g.seq
     note_versions(c, d, state, topology, c.d_seen)
     note_versions(c, d, state, topology, c.d_start)
@@ -946,7 +946,7 @@ def started(c, g, t, d, state, topology, curves):
         return WAITING
     t.status, t.must_prepare, t.started = COMMITTING, 1, total_spent(t)
     if c.refreshes_first == 1:
-        t.refreshing, t.reading = 1, LEARN
+        t.refreshing, t.reading = 1, REFRESH
         return READ
     return ATTEMPT_TOP
 
@@ -987,7 +987,7 @@ def fail(c, t, backoff):
     if last and c.resolves_last == 0:
         t.reason = MAX_RETRIES
         return DONE
-    t.delay, t.reading = 0, LEARN
+    t.delay, t.reading = 0, REFRESH
     if not last and c.has_backoff == 1:
         t.drawn_backoff += 1
         u = unit(draw(t.key_backoff, t.drawn_backoff))
@@ -998,8 +998,8 @@ def fail(c, t, backoff):
 
 
 @inlined
-def learned(c, t):
-    """What was missed is known: back off if that comes now, and try again."""
+def refreshed(c, t):
+    """The intervening commits are known: back off if configured after the read, and try again."""
     if t.refreshing == 1:
         t.must_prepare = 1
         return ATTEMPT_TOP
@@ -1015,7 +1015,7 @@ def learned(c, t):
 
 @apart
 def prepare_lists(c, g, t, d, state, topology, curves, pc):
-    """`_prepare` under ML+: what is known of the lists is what they were when they were read."""
+    """`_prepare` under ML+: the transaction knows the lists as of its last read."""
     which = FIRST if t.attempt == 0 else RETRY
     if pc == PREPARE:
         if not pay(c, g, t, d, curves, which, ZERO, LIST_WRITE):
@@ -1048,11 +1048,11 @@ def prepare(c, g, t, d, curves):
 
 @inlined
 def read_catalog(c, g, t, curves, now):
-    """`Catalog.read`. A log's entries are looked at when the read begins, so that has to be the present."""
+    """`Catalog.read`. The entries of a log are counted when the read begins, so the event must be current."""
     if c.appending == 0:
         t.drawn_catalog += 1
-        law = CATALOG_READ
-        return schedule(t, sample(c, curves, law, c.law_scale[law], t.key_catalog, t.drawn_catalog), READ_DONE)
+        dist = CATALOG_READ
+        return schedule(t, sample(c, curves, dist, c.dist_scale[dist], t.key_catalog, t.drawn_catalog), READ_DONE)
     if t.now > now:
         return schedule(t, ZERO, READ_BEGIN)
     return read_log(c, g, t, curves, S_READ, READ_DONE)
@@ -1068,7 +1068,7 @@ def catalog_read(c, g, t, d, state, topology, curves):
         return started(c, g, t, d, state, topology, curves)
     if t.reading == CHECKING:
         return checked(c, g, t, d, state, topology, curves)
-    return LEARN_END if learn(c, g, t, d, state, topology, curves) else WAITING
+    return REFRESHED if refresh(c, g, t, d, state, topology, curves) else WAITING
 
 
 @inlined
@@ -1107,8 +1107,8 @@ def run_steps(c, g, t, d, state, topology, curves, backoff, pc, now):
         pc = READ
     if pc == READ_DONE:
         pc = catalog_read(c, g, t, d, state, topology, curves)
-    if pc == LEARN_END:
-        pc = learned(c, t)
+    if pc == REFRESHED:
+        pc = refreshed(c, t)
     if pc == ATTEMPT_TOP:
         pc = attempt(c, t)
     if pc == PREPARE and c.ml_append == 0:
@@ -1138,7 +1138,7 @@ def run_steps(c, g, t, d, state, topology, curves, backoff, pc, now):
 
 
 # Events: those of the present bucket of time in a heap, by time and transaction, later ones in a list for each bucket.
-# Thousands of transactions are at work for minutes; the heap holds only the few that are due now.
+# Thousands of transactions run for minutes; the heap holds only the few that are due in the current bucket.
 
 
 @inlined
@@ -1220,7 +1220,7 @@ def next_arrival(c, curves, txn, after):
     """Return when transaction `txn` arrives, after the one before it. Closed arrivals are the writers' first ones."""
     if c.writers > 0:
         return np.int64(after) if txn < c.writers else NEVER
-    return after + sample(c, curves, ARRIVAL, c.law_scale[ARRIVAL], child(c.roots[R_ARRIVAL], txn), ONCE)
+    return after + sample(c, curves, ARRIVAL, c.dist_scale[ARRIVAL], child(c.roots[R_ARRIVAL], txn), ONCE)
 
 
 @entry
@@ -1272,7 +1272,7 @@ def advance(
                 free[g.free] = s
                 g.free += 1
             else:
-                think = sample(c, curves, THINK, c.law_scale[THINK], child(c.roots[R_THINK], t.txn), ONCE)
+                think = sample(c, curves, THINK, c.dist_scale[THINK], child(c.roots[R_THINK], t.txn), ONCE)
                 schedule(t, think, START)
         if t.due < c.horizon:
             enter(c, g, t, s, heap, calendar, later)

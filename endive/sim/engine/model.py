@@ -1,4 +1,4 @@
-"""A configuration as the numbers that the kernel works on."""
+"""Translate a configuration and a seed into the arrays of the compiled kernel."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,7 +14,7 @@ from endive.sim.config.configuration import Settings
 from endive.sim.config.defaults import partition_counts
 from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
 from endive.sim.engine import kernel
-from endive.sim.latency import FixedLatency, LatencyDistribution, Law, QuantileTable, SizeBasedLatency
+from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
 from endive.sim.requests import OBJECTS
 from endive.sim.selectors import Selector
 from endive.sim.simulation import SimulationConfig
@@ -58,7 +58,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
     options = config.commit_options()
     instant = settings.values.catalog.type == "instant"
     catalog = _instant_profile(settings.values.catalog.latency_ms) if instant else settings.profile
-    laws = _laws(settings.profile, config, options, catalog)
+    distributions = _distributions(settings.profile, config, options, catalog)
     topology, odds = _topology(settings, config)
     backoff = options.backoff
     waits = [backoff.capped_ms(retry) for retry in range(1, config.max_retries + 1)] if backoff else []
@@ -67,7 +67,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
         | _catalog_numbers(settings)
         | _commit_numbers(config, options)
         | _store_numbers(catalog, settings.profile)
-        | laws.arrays()
+        | distributions.arrays()
     )
     numbers["costs"] = _costs(config, options, numbers["tables_written"])
     numbers |= _due(numbers["costs"])
@@ -78,34 +78,34 @@ def compile_model(settings: Settings, seed: int) -> Model:
     for name in kernel.CONFIG.names or ():
         record[name] = numbers[name]
     buckets = (numbers["horizon"] >> numbers["bucket_shift"]) + 1
-    return Model(record, laws.curves(), odds, topology, np.array(waits, np.float64), *sizes, buckets)
+    return Model(record, distributions.curves(), odds, topology, np.array(waits, np.float64), *sizes, buckets)
 
 
-class _Law(NamedTuple):
+class _Row(NamedTuple):
     distribution: LatencyDistribution
-    law: Law
+    quantile: QuantileFunction
     table: int
     """Number of its curve."""
 
     @property
     def fixed_ticks(self) -> int:
-        """What every draw gives; -1 if draws differ."""
-        return self.law.ticks_at(0.5) if isinstance(self.distribution, FixedLatency) else -1
+        """The value of every draw; -1 if draws differ."""
+        return self.quantile.ticks_at(0.5) if isinstance(self.distribution, FixedLatency) else -1
 
 
 @dataclass
-class _Laws:
-    """The laws by number, sharing tables."""
+class _Distributions:
+    """The distributions by number, sharing tables."""
 
-    rows: list[_Law] = field(default_factory=list)
+    rows: list[_Row] = field(default_factory=list)
     tables: list[QuantileTable] = field(default_factory=list)
 
     def add(self, distribution: LatencyDistribution, size_bytes: int = 0) -> None:
         sized = distribution.with_size(size_bytes)
-        law = sized.law  # read once: another thread may be caching it anew
-        if law.table not in self.tables:
-            self.tables.append(law.table)
-        self.rows.append(_Law(sized, law, self.tables.index(law.table)))
+        quantile = sized.quantile  # read once: another thread may be caching another copy
+        if quantile.table not in self.tables:
+            self.tables.append(quantile.table)
+        self.rows.append(_Row(sized, quantile, self.tables.index(quantile.table)))
 
     def curves(self) -> Floats:
         return np.concatenate([curve_of(table) for table in self.tables])
@@ -113,14 +113,14 @@ class _Laws:
     def arrays(self) -> dict[str, list[float]]:
         sized = [row.distribution if isinstance(row.distribution, SizeBasedLatency) else None for row in self.rows]
         return {
-            "law_table": [row.table * 2 * len(row.law.table.starts) for row in self.rows],
-            "law_scale": [row.law.scale_ticks for row in self.rows],
-            "law_floor": [row.law.floor_ticks for row in self.rows],
-            "law_base": [row.base_latency_ms if row else 0.0 for row in sized],
-            "law_per_mib": [row.latency_per_mib_ms if row else 0.0 for row in sized],
-            "law_sized": [1 if row else 0 for row in sized],
-            "law_highest": [max(row.law.table.starts) for row in self.rows],
-            "law_fixed": [row.fixed_ticks for row in self.rows],
+            "dist_table": [row.table * 2 * len(row.quantile.table.starts) for row in self.rows],
+            "dist_scale": [row.quantile.scale_ticks for row in self.rows],
+            "dist_floor": [row.quantile.floor_ticks for row in self.rows],
+            "dist_base": [row.base_latency_ms if row else 0.0 for row in sized],
+            "dist_per_mib": [row.latency_per_mib_ms if row else 0.0 for row in sized],
+            "dist_sized": [1 if row else 0 for row in sized],
+            "dist_highest": [max(row.quantile.table.starts) for row in self.rows],
+            "dist_fixed": [row.fixed_ticks for row in self.rows],
         }
 
 
@@ -136,9 +136,11 @@ def _instant_profile(latency_ms: float) -> Profile:
     return Profile("instant-catalog", {"read": fixed, "cas": fixed}, Contention())
 
 
-def _laws(tables: Profile, config: SimulationConfig, options: CommitOptions, catalog: Profile) -> _Laws:
-    """Collect the laws in the order of the kernel's numbers. One that cannot be needed is filled with a fixed one."""
-    laws, workload, unused = _Laws(), config.workload.config, FixedLatency(0.0)
+def _distributions(
+    tables: Profile, config: SimulationConfig, options: CommitOptions, catalog: Profile
+) -> _Distributions:
+    """Return the distributions in the order of the kernel's numbers; a fixed one stands for each that is not needed."""
+    found, workload, unused = _Distributions(), config.workload.config, FixedLatency(0.0)
     sizes = {
         "manifest_list": options.manifest_list_bytes,
         "manifest_file": options.manifest_file_bytes,
@@ -146,12 +148,12 @@ def _laws(tables: Profile, config: SimulationConfig, options: CommitOptions, cat
     }
     for kind in REQUEST_KINDS:
         operation = "write" if kind.endswith("writes") else "read"
-        laws.add(tables.find(operation, OBJECTS[kind]) or unused, sizes.get(OBJECTS[kind], 0))
-    laws.add(workload.inter_arrival)
-    laws.add(workload.closed.think if workload.closed else unused)
-    laws.add(workload.runtime)
-    laws.add(catalog.find("read", "catalog") or unused)
-    laws.add(options.conflicting_manifests)
+        found.add(tables.find(operation, OBJECTS[kind]) or unused, sizes.get(OBJECTS[kind], 0))
+    found.add(workload.inter_arrival)
+    found.add(workload.closed.think if workload.closed else unused)
+    found.add(workload.runtime)
+    found.add(catalog.find("read", "catalog") or unused)
+    found.add(options.conflicting_manifests)
     for profile, operation, kind, size_bytes in (
         (catalog, "cas", "catalog", 0),
         (catalog, "append", "catalog", options.entry_bytes),
@@ -159,9 +161,9 @@ def _laws(tables: Profile, config: SimulationConfig, options: CommitOptions, cat
         (tables, "append", "manifest_list", options.manifest_list_append.entry_bytes),
     ):
         success = profile.find(operation, kind) or unused
-        laws.add(success, size_bytes)
-        laws.add(profile.failure(operation, kind) or success, size_bytes)
-    return laws
+        found.add(success, size_bytes)
+        found.add(profile.failure(operation, kind) or success, size_bytes)
+    return found
 
 
 def _run_numbers(settings: Settings, config: SimulationConfig, seed: int) -> dict[str, Any]:
@@ -259,9 +261,9 @@ def _costs(config: SimulationConfig, options: CommitOptions, written: int) -> In
 
 
 def _due(costs: Ints) -> dict[str, Any]:
-    """List the kinds that occur in each cost, so that the kernel need not look at the others.
+    """List the kinds that occur in each cost, so that the kernel skips the others.
 
-    What is due for each missed snapshot and for each concurrent manifest is paid kind by kind, so it has one list.
+    The costs per missed snapshot and per concurrent manifest are paid kind by kind, so they share one list.
     """
     occurs = costs > 0
     occurs[:, kernel.PER_SNAPSHOT] |= occurs[:, kernel.PER_CONCURRENT]

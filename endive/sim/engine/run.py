@@ -1,4 +1,4 @@
-"""Runs the kernel: room for its arrays, progress, and the results as columns."""
+"""Run the compiled kernel: allocate its arrays, report progress, return the results as columns."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,10 +19,10 @@ from endive.sim.simulation import Progress
 from endive.timing import to_ms
 
 STEPS = 100
-"""Between two of so many parts of the run Python has a say: rows are taken, progress is told, Ctrl-C is heard."""
+"""Parts of a run. Between two of them Python takes the rows, reports progress and handles Ctrl-C."""
 
 ROWS_AT_ONCE = 16_384
-"""Adding up rows costs a millisecond a time, however few they are: a short run is added up in one go."""
+"""Summarising a batch of rows takes about a millisecond however few they are, so a short run is summarised once."""
 
 Array = TypeVar("Array", Ints, npt.NDArray[np.void])
 
@@ -87,7 +87,7 @@ class _World:
 
 def _pool(room: int) -> npt.NDArray[np.void]:
     pool = np.zeros(room, kernel.TRANSACTION)
-    pool["status"] = kernel.COMMITTED  # nobody is in flight yet
+    pool["status"] = kernel.COMMITTED  # no transaction is in flight yet
     return pool
 
 
@@ -99,12 +99,12 @@ def run_compiled(settings: Settings, seed: int, progress: Progress | None = None
     """Run a configuration with one seed and keep every row."""
     parts: list[Ints] = []
 
-    def tell(now_ms: float) -> bool:
+    def report(now_ms: float) -> bool:
         if progress:
             progress(now_ms)
         return False
 
-    shared = _run(compile_model(settings, seed), lambda rows: parts.append(rows.copy()), tell)
+    shared = _run(compile_model(settings, seed), lambda rows: parts.append(rows.copy()), report)
     rows = np.concatenate(parts)
     parts.clear()
     columns = np.ascontiguousarray(rows.T)  # transposed first: selecting from a column then reads adjacent memory
@@ -114,16 +114,16 @@ def run_compiled(settings: Settings, seed: int, progress: Progress | None = None
 
 
 Enough = Callable[[Tally], bool]
-"""Whether a run has shown what it was made for."""
+"""Whether the run has enough transactions for its purpose."""
 
 
 def summarise_compiled(
     settings: Settings, seed: int, window: Window, enough: Enough | None = None, progress: Progress | None = None
 ) -> tuple[Summary, Counter[str]]:
-    """Run a configuration with one seed and keep its figures and counters only, not the rows.
+    """Run a configuration with one seed and return its metrics and counters; rows are not kept.
 
-    With `enough` the run may end before its time; the figures then are of the part of the window that it reached, and
-    may count a few transactions that were about to end.
+    With `enough` the run may end early; the metrics then cover the part of the window that it reached, and may include
+    a few transactions that were about to end.
     """
     tally, reached_ms = Tally(window), 0.0
     waiting: list[Ints] = []
@@ -164,7 +164,7 @@ def is_cold() -> bool:
 
 
 def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
-    """Run to the horizon or until `done`, handing over the rows as they come; return what all transactions shared."""
+    """Run to the horizon or until `done`, passing on the rows as they come; return the final shared state."""
     world, horizon = _World.new(model), int(model.config["horizon"][0])
     for part in range(1, STEPS + 1):
         until = horizon * part // STEPS

@@ -154,7 +154,7 @@ def load_of(settings: Settings) -> float:
         raise ConfigurationError(
             source, ["transaction.arrivals: capacity is an offered load, which only open arrivals have"]
         )
-    mean_ms = arrivals.build().law.mean_ticks / TICKS_PER_MS
+    mean_ms = arrivals.build().quantile.mean_ticks / TICKS_PER_MS
     if mean_ms <= 0:
         raise ConfigurationError(settings.source, ["transaction.inter_arrival: a mean of 0 has no offered load"])
     return 1000.0 / mean_ms

@@ -10,34 +10,33 @@ import pytest
 from pyspark.sql import SparkSession
 
 from endive.errors import ResultError
-from endive.pipeline import frames
-from endive.pipeline import run_rows as records
+from endive.pipeline import consolidate as consolidation
+from endive.pipeline.consolidate import consolidate, is_current
 from endive.pipeline.curves import CURVE_FIELDS
-from endive.pipeline.directory import SweepDirectory, write_rows
-from endive.pipeline.frames import consolidate, is_current
+from endive.pipeline.directory import SweepDirectory, write_run_rows
 from endive.pipeline.parameters import ALWAYS
 from endive.pipeline.plan import Plan
-from endive.pipeline.results import one_per_run
-from endive.pipeline.run_rows import FIGURES, RUN_SCHEMA
-from endive.pipeline.sweep import parse_family
+from endive.pipeline.run_rows import METRICS, RUN_SCHEMA, not_done_row
+from endive.pipeline.saved_sweep import one_per_run
+from endive.pipeline.sweep_file import parse_group
 from endive.sim.results.statistics import SCHEMA
 from tests.pipeline.another_engine import differences
+from tests.pipeline.saved import leave_runs
 from tests.pipeline.sweeps import small_plan, sweep_text
-from tests.pipeline.swept import leave_runs
 
 LOAD = "transaction.inter_arrival.scale"
 PARAMETERS = [*ALWAYS, LOAD]
 
 
-def two_families() -> Plan:
-    """Two families that share experiments, one of them with fewer seeds."""
+def two_groups() -> Plan:
+    """Two groups that share experiments, one of them with fewer seeds."""
     shared = sweep_text(tables="[1]", scales="[2000]").replace("1..3", "2..2")
-    return Plan((parse_family(sweep_text(), "small.toml"), parse_family(shared, "part.toml")))
+    return Plan((parse_group(sweep_text(), "small.toml"), parse_group(shared, "part.toml")))
 
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return two_families()
+    return two_groups()
 
 
 @pytest.fixture(scope="module")
@@ -46,18 +45,18 @@ def swept(tmp_path_factory: pytest.TempPathFactory, plan: Plan, spark: SparkSess
     path = tmp_path_factory.mktemp("sweep") / "with {odd} [names]*"
     never, failing = two_of(plan)
     directory = leave_runs(path, plan, [run for run in plan.runs if run[0] not in (never, failing)])
-    failed = [records.not_done(failing, 1, "failed", "ValueError: no"), records.not_done(failing, 2, "crashed", "gone")]
-    write_rows(directory.part("second", 0), failed)
-    stranger = records.not_done("0123456789abcdef", 1, "failed", "of another sweep that was here before")
-    write_rows(directory.part("second", 1), [stranger])
+    failed = [not_done_row(failing, 1, "failed", "ValueError: no"), not_done_row(failing, 2, "crashed", "gone")]
+    write_run_rows(directory.part("second", 0), failed)
+    stranger = not_done_row("0123456789abcdef", 1, "failed", "of another sweep that was here before")
+    write_run_rows(directory.part("second", 1), [stranger])
     consolidate(path, spark)
     return path
 
 
 def two_of(plan: Plan) -> tuple[str, str]:
-    """Two experiments that only the first family has."""
-    shared = {plan.name_of(member) for member in plan.families[1].members}
-    never, failing, *_ = (name for name in plan.experiments if name not in shared)
+    """Two experiments that only the first group has."""
+    shared = {plan.name_of(one) for one in plan.groups[1].experiments}
+    never, failing, *_ = (name for name in plan.settings if name not in shared)
     return never, failing
 
 
@@ -65,7 +64,7 @@ def measure(path: Path, name: str) -> pa.Table:
     return pq.read_table(path / "measures" / f"{name}.parquet")
 
 
-def test_runs_have_family_parameters_and_figures(swept: Path, plan: Plan) -> None:
+def test_runs_have_group_parameters_and_metrics(swept: Path, plan: Plan) -> None:
     runs = measure(swept, "runs")
 
     assert runs.column_names == ["family", "experiment", *PARAMETERS, "load", *RUN_SCHEMA.names[1:]]
@@ -74,7 +73,7 @@ def test_runs_have_family_parameters_and_figures(swept: Path, plan: Plan) -> Non
     ]  # fmt: skip
     assert len(runs) == 4 * 3 + 2 + 1  # one experiment of six failed with two seeds, one was never run
     row = runs.to_pylist()[0]
-    settings = plan.experiments[row["experiment"]]
+    settings = plan.settings[row["experiment"]]
     assert row["load"] == pytest.approx(1000 / row[LOAD])
     assert row["catalog.num_tables"] == settings.values.catalog.num_tables
 
@@ -82,16 +81,16 @@ def test_runs_have_family_parameters_and_figures(swept: Path, plan: Plan) -> Non
 def test_experiments_are_those_of_the_plan(swept: Path, plan: Plan) -> None:
     experiments = measure(swept, "experiments")
 
-    figures = [column for name in FIGURES for column in (name, f"{name}_ci")]
+    metrics = [column for name in METRICS for column in (name, f"{name}_ci")]
     counts = ["seeds_done", "seeds_failed"]
-    assert experiments.column_names == ["family", "experiment", *PARAMETERS, "load", *counts, *figures]
+    assert experiments.column_names == ["family", "experiment", *PARAMETERS, "load", *counts, *metrics]
     rows = {(row["family"], row["experiment"]): row for row in experiments.to_pylist()}
     assert len(rows) == len(experiments) == 7
     never, failing = (rows["small", name] for name in two_of(plan))
     assert [(row["seeds_done"], row["seeds_failed"], row["success"]) for row in (never, failing)] == [
         (0, 0, None), (0, 2, None),
     ]  # fmt: skip
-    assert rows["part", plan.name_of(plan.families[1].members[0])]["seeds_done"] == 1
+    assert rows["part", plan.name_of(plan.groups[1].experiments[0])]["seeds_done"] == 1
     assert {row["cpu_s"] for row in rows.values()} == {0.25, None}
 
 
@@ -103,8 +102,8 @@ def test_curves_are_one_per_series(swept: Path) -> None:
         *(name for name in PARAMETERS if name != LOAD),
         *(f.name for f in CURVE_FIELDS),
     ]
-    told = [(row["family"], row["series"], row["loads"]) for row in curves.to_pylist()]
-    assert sorted(told) == [("part", "1 table", 1), ("small", "1 table", 1), ("small", "3 tables", 3)]
+    recorded = [(row["family"], row["series"], row["loads"]) for row in curves.to_pylist()]
+    assert sorted(recorded) == [("part", "1 table", 1), ("small", "1 table", 1), ("small", "3 tables", 3)]
 
 
 def test_only_the_measures_have_been_written(swept: Path) -> None:
@@ -123,7 +122,7 @@ def test_measures_are_current_until_the_runs_change(copy: Path) -> None:
     directory = SweepDirectory(copy)
     assert is_current(copy)
 
-    write_rows(directory.part("third", 0), [])
+    write_run_rows(directory.part("third", 0), [])
 
     assert not is_current(copy)
 
@@ -138,7 +137,7 @@ def test_measures_of_which_one_is_missing_are_not_current(copy: Path, name: str)
 def test_measures_of_another_version_or_of_other_parts_are_not_current(
     copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frames, "__version__", "0.0.1")
+    monkeypatch.setattr(consolidation, "__version__", "0.0.1")
     assert not is_current(copy)
     monkeypatch.undo()
 
@@ -191,7 +190,7 @@ def test_a_damaged_part_is_named_with_the_remedy(copy: Path, spark: SparkSession
     message = refused(copy, spark)
 
     assert message.startswith(f"{part}: cannot be read as Parquet")
-    assert message.endswith("delete it and start the sweep again: its runs will be repeated")
+    assert message.endswith("delete it and repeat the sweep: its runs will be repeated")
 
 
 def test_a_part_that_is_damaged_inside_is_named(copy: Path, spark: SparkSession) -> None:
@@ -250,11 +249,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     return path
 
 
-def test_figures_from_kept_transactions_are_those_that_the_runs_told(kept: Path) -> None:
-    told = pa.concat_tables([pq.read_table(part) for part in (kept / "runs").glob("part-*")])
+def test_metrics_from_kept_transactions_are_those_of_the_rows_of_the_runs(kept: Path) -> None:
+    recorded = pa.concat_tables([pq.read_table(part) for part in (kept / "runs").glob("part-*")])
 
-    assert len(told) == 12
-    assert differences(measure(kept, "runs"), told, ("experiment", "seed")) == []
+    assert len(recorded) == 12
+    assert differences(measure(kept, "runs"), recorded, ("experiment", "seed")) == []
 
 
 def test_transactions_are_one_data_set_with_parameters_as_columns(kept: Path) -> None:
@@ -282,7 +281,7 @@ def test_missing_transactions_are_named(kept: Path, tmp_path: Path, spark: Spark
     path, run = kept_copy(kept, tmp_path)
     run.unlink()
 
-    assert refused(path, spark).startswith(f"{run}: cannot be read (No such file or directory); start the sweep again")
+    assert refused(path, spark).startswith(f"{run}: cannot be read (No such file or directory); repeat the sweep")
 
 
 @pytest.mark.parametrize("damage", ["cut", "foreign"])
@@ -296,6 +295,6 @@ def test_damaged_transactions_are_named(damage: str, kept: Path, tmp_path: Path,
     message = refused(path, spark)
 
     assert message.startswith(f"{run}: ")
-    assert "start the sweep again" in message
+    assert "repeat the sweep" in message
     assert json.loads((path / "about.json").read_text(encoding="utf-8"))["keep"] == "transactions"
     assert sorted(found.name for found in (path / "measures").glob(".*")) == []

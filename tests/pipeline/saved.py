@@ -1,4 +1,4 @@
-"""What the tasks of a sweep leave behind, without Spark: simulated here, run by run."""
+"""The files that the tasks of a sweep write, made without Spark, run by run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,30 +6,30 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from endive.pipeline import run_rows as records
-from endive.pipeline.directory import SweepDirectory, write_rows
+from endive.pipeline.directory import SweepDirectory, write_run_rows
 from endive.pipeline.plan import Plan, Run
+from endive.pipeline.run_rows import done_row
 from endive.sim.engines import simulate
 from endive.sim.results.summary import summarise
 
 
 def leave_runs(path: Path, plan: Plan, runs: Sequence[Run] | None = None, parts: int = 2) -> SweepDirectory:
-    """Write a sweep's directory with the plan and the given runs, all unless given, in so many files."""
+    """Write a sweep's directory with the plan and the given runs, by default all of them, in so many files."""
     directory = SweepDirectory(path)
     directory.prepare(plan)
     rows = [simulated_row(directory, plan, run) for run in (plan.runs if runs is None else runs)]
     for number in range(parts):
-        write_rows(directory.part("first", number), rows[number::parts])
+        write_run_rows(directory.part("first", number), rows[number::parts])
     return directory
 
 
 def simulated_row(directory: SweepDirectory, plan: Plan, run: Run) -> dict[str, Any]:
     """Simulate a run, keep its transactions if the plan does, and return its row."""
     experiment, seed = run
-    settings = plan.experiments[experiment]
+    settings = plan.settings[experiment]
     table = simulate(settings, seed).table
     if plan.keep == "transactions":
         path = directory.transactions(experiment, seed)
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, path, compression="zstd")
-    return records.done(experiment, seed, summarise(table, settings.window), cpu_s=0.25)
+    return done_row(experiment, seed, summarise(table, settings.window), cpu_s=0.25)

@@ -1,4 +1,4 @@
-"""Quantile tables: monotone, and true to the moments of the laws they stand for."""
+"""Quantile tables: monotone, and true to the moments of the distributions they stand for."""
 
 import math
 
@@ -24,7 +24,7 @@ from tests.instruments import ScriptedSource, waits
 MS = st.floats(0.01, 10_000.0)
 SIGMA = st.floats(0.0, 1.5)
 UNIT = st.floats(0.0, 1.0, exclude_max=True)
-LAWS: st.SearchStrategy[LatencyDistribution] = st.one_of(
+DISTRIBUTIONS: st.SearchStrategy[LatencyDistribution] = st.one_of(
     st.builds(LognormalLatency.from_median, MS, SIGMA, MS),
     st.builds(LognormalLatency.from_mean, MS, SIGMA, MS),
     st.builds(SizeBasedLatency, MS, MS, SIGMA, MS, st.integers(0, 10**9)),
@@ -67,31 +67,35 @@ def _side_values(table: QuantileTable, low: float, high: float) -> list[tuple[fl
     return [lower, upper]
 
 
-@given(LAWS, UNIT, UNIT)
-def test_a_larger_number_never_gives_a_shorter_latency(law: LatencyDistribution, one: float, two: float) -> None:
+@given(DISTRIBUTIONS, UNIT, UNIT)
+def test_a_larger_number_never_gives_a_shorter_latency(
+    distribution: LatencyDistribution, one: float, two: float
+) -> None:
     low, high = sorted((one, two))
-    assert law.sample(ScriptedSource(low)) <= law.sample(ScriptedSource(high))
+    assert distribution.sample(ScriptedSource(low)) <= distribution.sample(ScriptedSource(high))
 
 
-@given(LAWS, UNIT)
-def test_every_sample_is_a_whole_number_of_ticks_and_not_below_the_floor(law: LatencyDistribution, u: float) -> None:
-    sampled_ms = law.sample(ScriptedSource(u))
+@given(DISTRIBUTIONS, UNIT)
+def test_every_sample_is_a_whole_number_of_ticks_and_not_below_the_floor(
+    distribution: LatencyDistribution, u: float
+) -> None:
+    sampled_ms = distribution.sample(ScriptedSource(u))
     assert to_ms(to_ticks(sampled_ms)) == sampled_ms
-    assert to_ticks(sampled_ms) >= law.law.floor_ticks >= 0
+    assert to_ticks(sampled_ms) >= distribution.quantile.floor_ticks >= 0
 
 
 @pytest.mark.parametrize("edge", [2.0**-k for k in range(1, 40)])
 def test_the_pieces_of_a_table_meet(edge: float) -> None:
-    for law in (LognormalLatency(3.0, 1.5, 0.0), ExponentialLatency(10.0), NormalLatency(50.0, 5.0)):
+    for distribution in (LognormalLatency(3.0, 1.5, 0.0), ExponentialLatency(10.0), NormalLatency(50.0, 5.0)):
         for u in (edge, 1.0 - edge):
-            around = [law.law.table.at(u + side * edge * 2.0**-20) for side in (-1, 1)]
+            around = [distribution.quantile.table.at(u + side * edge * 2.0**-20) for side in (-1, 1)]
             assert around[0] == pytest.approx(around[1], rel=1e-4)
 
 
 @settings(max_examples=15)
 @given(st.floats(0.05, 1.5))
 def test_moments_of_the_lognormal_are_within_a_thousandth(sigma: float) -> None:
-    mean, deviation = exact_moments(LognormalLatency(0.0, sigma).law.table)
+    mean, deviation = exact_moments(LognormalLatency(0.0, sigma).quantile.table)
     true_mean = math.exp(sigma**2 / 2)
     assert mean == pytest.approx(true_mean, rel=1e-3)
     assert deviation == pytest.approx(true_mean * math.sqrt(math.expm1(sigma**2)), rel=1e-3)
@@ -99,16 +103,16 @@ def test_moments_of_the_lognormal_are_within_a_thousandth(sigma: float) -> None:
 
 @settings(max_examples=10)
 @given(st.floats(1.0, 1_000.0), st.floats(1.0, 500.0))
-def test_moments_of_the_other_laws_are_within_a_thousandth(mean_ms: float, spread_ms: float) -> None:
-    normal = exact_moments(NormalLatency(mean_ms, spread_ms).law.table)
+def test_moments_of_the_other_distributions_are_within_a_thousandth(mean_ms: float, spread_ms: float) -> None:
+    normal = exact_moments(NormalLatency(mean_ms, spread_ms).quantile.table)
     assert normal == pytest.approx((mean_ms, spread_ms), rel=1e-3)
-    assert exact_moments(ExponentialLatency(mean_ms).law.table) == pytest.approx((1.0, 1.0), rel=1e-3)
-    uniform = exact_moments(UniformLatency(mean_ms, mean_ms + spread_ms).law.table)
+    assert exact_moments(ExponentialLatency(mean_ms).quantile.table) == pytest.approx((1.0, 1.0), rel=1e-3)
+    uniform = exact_moments(UniformLatency(mean_ms, mean_ms + spread_ms).quantile.table)
     assert uniform == pytest.approx((mean_ms + spread_ms / 2, spread_ms / math.sqrt(12)), rel=1e-3)
 
 
 @given(st.floats(0.1, 1_000.0), st.floats(0.0, 1.5), st.floats(0.0, 5.0))
-def test_raising_the_floor_only_raises_what_was_below_it(median_ms: float, sigma: float, floor_ms: float) -> None:
+def test_raising_the_floor_only_raises_latencies_below_it(median_ms: float, sigma: float, floor_ms: float) -> None:
     for u in (0.001, 0.2, 0.5, 0.9):
         free = LognormalLatency.from_median(median_ms, sigma, 0.0).sample(ScriptedSource(u))
         floored = LognormalLatency.from_median(median_ms, sigma, floor_ms).sample(ScriptedSource(u))
@@ -139,9 +143,9 @@ def test_children_differ_and_do_not_depend_on_what_their_parent_drew(key: int, o
 
 
 @given(st.lists(st.floats(0.0, 10_000.0), max_size=50))
-def test_time_spent_is_the_sum_of_the_waits_however_they_are_cut(delays_ms: list[float]) -> None:
-    spent = Spent("work")
-    yielded, _ = waits(timed(iter_steps(delays_ms), spent, "work"))
+def test_time_spent_is_the_sum_of_the_waits_however_they_are_split(delays_ms: list[float]) -> None:
+    spent = Spent("runtime")
+    yielded, _ = waits(timed(iter_steps(delays_ms), spent, "runtime"))
     assert yielded == delays_ms
     assert spent.total_ticks == sum(to_ticks(ms) for ms in delays_ms)
 
@@ -151,6 +155,6 @@ def iter_steps(delays_ms: list[float]) -> Latency[None]:
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.5, 2.0])
-def test_the_mean_of_a_table_is_the_mean_of_the_law(sigma: float) -> None:
-    assert LognormalLatency.from_mean(1_000, sigma, 0).law.mean_ticks == pytest.approx(1e9, rel=1e-3)
-    assert LognormalLatency.from_median(10, 0.3, 50).law.mean_ticks == pytest.approx(50e6, rel=1e-3)
+def test_the_mean_of_a_table_is_the_mean_of_its_distribution(sigma: float) -> None:
+    assert LognormalLatency.from_mean(1_000, sigma, 0).quantile.mean_ticks == pytest.approx(1e9, rel=1e-3)
+    assert LognormalLatency.from_median(10, 0.3, 50).quantile.mean_ticks == pytest.approx(50e6, rel=1e-3)

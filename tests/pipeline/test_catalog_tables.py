@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 from endive.errors import ResultError
 from endive.pipeline.catalog_tables import Publication, fetch, read_runs, sweeps_in
+from endive.pipeline.consolidate import consolidate
 from endive.pipeline.directory import SweepDirectory
-from endive.pipeline.frames import consolidate
-from endive.pipeline.results import Sweep
+from endive.pipeline.saved_sweep import SavedSweep
 from tests.pipeline.lakes import Lake
+from tests.pipeline.saved import leave_runs
 from tests.pipeline.sweeps import small_plan, sweep_text
-from tests.pipeline.swept import leave_runs
 from tests.surfaces.conftest import endive  # noqa: F401 - a fixture
 from tests.surfaces.files import CommandLine
 
@@ -22,7 +22,7 @@ from tests.surfaces.files import CommandLine
 def published(lake: Lake, directory: SweepDirectory, **changes: str) -> None:
     plan = small_plan(**changes)
     with Publication(lake.url, "small", directory) as publication:
-        publication.begin(plan)
+        publication.begin(plan.remaining(directory.done(plan)))
         publication.publish()
 
 
@@ -39,7 +39,7 @@ def sorted_runs(table: object) -> list[dict[str, object]]:
 def test_every_bin_is_one_commit_and_stays_one(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     directory = leave_runs(tmp_path / "small", small_plan(), parts=3)
-    for _ in range(2):  # as after a crash: a publication that knows nothing of the first
+    for _ in range(2):  # as after a crash: the second publication does not know of the first
         published(lake, directory)
 
     assert snapshots(lake, "runs") == 3
@@ -47,15 +47,15 @@ def test_every_bin_is_one_commit_and_stays_one(tmp_path: Path) -> None:
     assert len(read_runs(lake.url, "small")) == len(small_plan().runs)
 
 
-def test_what_is_fetched_is_what_was_published(tmp_path: Path) -> None:
+def test_a_fetched_sweep_equals_the_published_one(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     directory = leave_runs(tmp_path / "small", small_plan())
     published(lake, directory)
 
     fetched = fetch(lake.url, "small", tmp_path / "fetched")
 
-    assert fetched.plan.equals(Sweep(directory.path).plan)
-    assert fetched.about == Sweep(directory.path).about
+    assert fetched.plan.equals(SavedSweep(directory.path).plan)
+    assert fetched.about == SavedSweep(directory.path).about
     rows = [pq.read_table(path) for path in sorted((directory.path / "runs").iterdir())]
     assert sorted_runs(read_runs(lake.url, "small")) == sorted(
         (row for table in rows for row in table.to_pylist()), key=lambda row: (row["experiment"], str(row["seed"]))
@@ -105,7 +105,7 @@ def test_another_plan_of_the_same_sweep_is_the_one_that_is_fetched(tmp_path: Pat
     assert len(fetch(lake.url, "small", tmp_path / "fetched").plan) == 6
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_catalog_without_the_sweep_is_reported(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     lake.create()
     with pytest.raises(ResultError, match="holds no sweeps"):
@@ -117,7 +117,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         fetch(lake.url, "large", tmp_path / "fetched")
 
 
-def test_measures_of_what_was_fetched_are_those_of_the_directory(spark: SparkSession, tmp_path: Path) -> None:
+def test_measures_of_a_fetched_sweep_are_those_of_the_directory(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     directory = leave_runs(tmp_path / "small", small_plan())
     published(lake, directory)

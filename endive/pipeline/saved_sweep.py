@@ -1,0 +1,176 @@
+"""Reads a sweep's directory: what was asked for, the plan, and the rows of its runs."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from endive.errors import ResultError
+from endive.pipeline.estimates import EXPERIMENT
+from endive.pipeline.run_rows import RUN_SCHEMA
+from endive.sim.results.summary import Window
+from endive.spark.schemas import spark_schema
+
+RUN = ("experiment", "seed")
+WINDOW = ("window_start_ms", "window_end_ms")
+ABOUT_KEYS = {"keep", "success_target", "families"}
+GROUP_KEYS = {"name", "title", "varied", "load_key", "load_unit", "seeds"}
+"""Required keys of `about.json`."""
+
+REPEAT = "repeat the sweep"
+NO_SWEEP = "name a directory that `endive sweep` has written"
+
+
+def parts_of(directory: Path) -> list[Path]:
+    """Return the files with the rows of runs."""
+    return sorted((directory / "runs").glob("part-*.parquet"))
+
+
+@dataclass(frozen=True)
+class SavedSweep:
+    """A sweep's directory, for reading."""
+
+    path: Path
+
+    @property
+    def measures(self) -> Path:
+        """Directory of the measures."""
+        return self.path / "measures"
+
+    @cached_property
+    def about(self) -> Mapping[str, Any]:
+        """Groups, seeds and success target of the sweep."""
+        path = self.path / "about.json"
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+            complete = set(about) >= ABOUT_KEYS and all(set(group) >= GROUP_KEYS for group in about["families"])
+        except FileNotFoundError as error:
+            raise ResultError(str(path), "does not exist", NO_SWEEP) from error
+        except (OSError, ValueError, TypeError) as error:
+            raise ResultError(str(path), f"cannot be read ({first_line(error)})", f"{REPEAT}, or {NO_SWEEP}") from error
+        if not complete:
+            raise ResultError(str(path), "does not describe a sweep", f"{REPEAT}, or {NO_SWEEP}")
+        return dict(about)
+
+    @cached_property
+    def plan(self) -> pa.Table:
+        """One row per group and experiment: offered load, window and parameters."""
+        path = self.path / "experiments.parquet"
+        try:
+            table = pq.read_table(path)
+            plan = table.select([*EXPERIMENT, "load", *WINDOW, *(name for name in table.column_names if "." in name)])
+        except (pa.ArrowException, OSError, KeyError) as error:
+            problem = f"cannot be read as the experiments of a sweep ({first_line(error)})"
+            raise ResultError(str(path), problem, f"{REPEAT}, or {NO_SWEEP}") from error
+        # A parameter without any value has no type; Spark needs one.
+        fields = [pa.field(f.name, pa.string()) if pa.types.is_null(f.type) else f for f in plan.schema]
+        return plan.cast(pa.schema(fields))
+
+    @property
+    def parameters(self) -> pa.Schema:
+        """The parameter columns: those that are named by dotted keys."""
+        return pa.schema([field for field in self.plan.schema if "." in field.name])
+
+    @property
+    def windows(self) -> Mapping[str, Window]:
+        """The window of each experiment's metrics."""
+        rows = self.plan.select(["experiment", *WINDOW]).to_pylist()
+        return {row["experiment"]: Window(*(row[name] for name in WINDOW)) for row in rows}
+
+    def check_parts(self, whole: bool = False) -> None:
+        """Check the schema of every file of runs, or its whole content: an error on Spark would not name the file."""
+        if not parts_of(self.path):
+            raise ResultError(str(self.path / "runs"), "holds no runs", f"{REPEAT}, or {NO_SWEEP}")
+        remedy = f"delete it and {REPEAT}: its runs will be repeated"
+        for path in parts_of(self.path):
+            try:
+                schema = pq.ParquetFile(path).read().schema if whole else pq.read_schema(path)
+            except (pa.ArrowException, OSError) as error:
+                problem = f"cannot be read as Parquet ({first_line(error)})"
+                raise ResultError(str(path), problem, remedy) from error
+            if not schema.equals(RUN_SCHEMA):
+                raise ResultError(str(path), "does not hold the rows of runs", remedy)
+
+    def runs(self, spark: SparkSession) -> pa.Table:
+        """Return one row for each run of the plan, however often it was tried: the done one, if there is one."""
+        parts = [str(path) for path in parts_of(self.path)]
+
+        def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in numbers:
+                for number in batch["id"].to_pylist():
+                    yield from pq.ParquetFile(parts[number]).read().to_batches()
+
+        def deduplicated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = list(batches)
+            yield from one_per_run(pa.Table.from_batches(rows)).to_batches() if rows else []
+
+        schema = spark_schema(RUN_SCHEMA)
+        # Read in Python: Spark's own reader needs seconds to start, and thousands of small files are slow with it.
+        rows = spark.range(0, len(parts), 1, min(len(parts), spark.sparkContext.defaultParallelism))
+        tried = rows.mapInArrow(read, schema).repartition("experiment")
+        runs = tried.mapInArrow(deduplicated, schema).toArrow()
+        return runs.filter(pc.is_in(runs["experiment"], self.plan["experiment"].combine_chunks()))
+
+    def by_group(self, runs: pa.Table) -> pa.Table:
+        """Return the runs that the groups ask for, with group, offered load and parameters."""
+        seeds_of = {group["name"]: group["seeds"] for group in self.about["families"]}
+        seeds = pa.table(
+            {
+                "family": pa.array([name for name, seeds in seeds_of.items() for _ in seeds], pa.string()),
+                "seed": pa.array([seed for seeds in seeds_of.values() for seed in seeds], pa.int64()),
+            }
+        )
+        joined = runs.join(self.plan, "experiment", join_type="inner").join(
+            seeds, ["family", "seed"], join_type="inner"
+        )
+        return joined.select([*self._first_columns(), *(name for name in RUN_SCHEMA.names if name != "experiment")])
+
+    def with_parameters(self, estimates: pa.Table) -> pa.Table:
+        """Return a row for every experiment of the plan, with its parameters, offered load and estimates."""
+        joined = self.plan.join(estimates, list(EXPERIMENT))
+        for name in ("seeds_done", "seeds_failed"):
+            joined = joined.set_column(joined.column_names.index(name), name, joined[name].fill_null(0))
+        return joined.select(
+            [*self._first_columns(), *(name for name in estimates.column_names if name not in EXPERIMENT)]
+        )
+
+    def _first_columns(self) -> list[str]:
+        return [*EXPERIMENT, *self.parameters.names, "load"]
+
+    def in_order(self, series: pa.Table) -> pa.Table:
+        """Return series in the order in which the sweep files name them."""
+        keys = [name for name in series.column_names if name in ("family", *self.parameters.names)]
+        places: dict[tuple[object, ...], int] = {}
+        for place, row in enumerate(self.plan.to_pylist()):
+            places.setdefault(tuple(row[key] for key in keys), place)
+        series = sorted_by(series, "family", "series")
+        rows = series.select(keys).to_pylist()
+        order = sorted(range(len(rows)), key=lambda row: places.get(tuple(rows[row][key] for key in keys), len(places)))
+        return series.take(order)
+
+
+def one_per_run(rows: pa.Table) -> pa.Table:
+    """Return one row for each run: a done one, if there is one."""
+    tried = rows.append_column("not_done", pc.not_equal(rows["status"], "done"))
+    keys = [*RUN, "not_done", "message"]  # a total order, so that the choice is always the same
+    tried = tried.sort_by([(name, "ascending") for name in keys])
+    runs = tried.select(list(RUN)).append_column("row", pa.array(range(len(tried)), pa.int64()))
+    first = runs.group_by(list(RUN)).aggregate([("row", "min")])["row_min"]
+    return tried.take(first).select(rows.column_names)
+
+
+def sorted_by(table: pa.Table, *names: str) -> pa.Table:
+    """Return the rows in the order of these columns."""
+    return table.sort_by([(name, "ascending") for name in names])
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message; Arrow's messages have many."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

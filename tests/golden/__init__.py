@@ -1,0 +1,1 @@
+"""Data written by earlier releases, which every later version must read, check and commit to."""

@@ -1,0 +1,76 @@
+"""The task of a bin, without Spark: rows, failures, crashes, and results that cannot be written."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endive.errors import ResultError
+from endive.pipeline import task
+from endive.pipeline.directory import SweepDirectory
+from endive.pipeline.execute import sweep_job
+from endive.pipeline.plan import Bin, Plan
+from endive.pipeline.task import SweepJob, run_bin
+from tests.pipeline.sweeps import rows_of, small_plan
+
+
+def job_of(path: Path, plan: Plan) -> SweepJob:
+    directory = SweepDirectory(path)
+    directory.prepare(plan)
+    job = sweep_job(plan, directory, [Bin(plan.runs[:3], 1.0)])
+    job.markers.mkdir(parents=True)
+    return job
+
+
+def test_a_bin_is_one_file_and_a_repetition_changes_nothing(tmp_path: Path) -> None:
+    job = job_of(tmp_path, small_plan())
+
+    first, second = run_bin(job, 0, attempt=1), run_bin(job, 0, attempt=2)
+
+    assert (first.statuses, second.statuses, first.error) == ({"done": 3}, {}, None)
+    assert len(rows_of(tmp_path)) == 3
+    assert not list(job.markers.iterdir())
+
+
+def test_a_result_that_cannot_be_written_is_an_error_of_the_sweep_and_no_failed_run(tmp_path: Path) -> None:
+    plan = small_plan(keep="transactions")
+    job = job_of(tmp_path, plan)
+    (tmp_path / "transactions").touch()  # where a directory should be
+
+    report = run_bin(job, 0, attempt=1)
+
+    assert report.statuses == {}
+    assert isinstance(report.error, ResultError)
+    assert str(report.error).startswith(str(tmp_path / "transactions"))
+    assert not list(job.directory.glob("runs/*"))  # so the next start does the runs again
+    assert SweepDirectory(tmp_path).done(plan) == set()
+
+
+def test_an_error_of_a_run_is_recorded_in_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError("no room")
+
+    job = job_of(tmp_path, small_plan())
+    monkeypatch.setattr(task, "_simulate", fail)
+
+    report = run_bin(job, 0, attempt=1)
+
+    assert (report.statuses, report.error) == ({"failed": 3}, None)
+    assert {row["message"] for row in rows_of(tmp_path)} == {"MemoryError: no room"}
+
+
+def test_a_run_that_left_two_markers_is_recorded_as_crashed(tmp_path: Path) -> None:
+    plan = small_plan()
+    job = job_of(tmp_path, plan)
+    experiment, seed = plan.runs[1]
+    for attempt in (1, 2):
+        (job.markers / f"{experiment}-{seed}.{attempt}").touch()
+
+    assert run_bin(job, 0, attempt=3).statuses == {"done": 2, "crashed": 1}
+
+
+def test_a_directory_that_another_machine_does_not_see_is_reported(tmp_path: Path) -> None:
+    job = job_of(tmp_path / "here", small_plan())
+    (tmp_path / "here").rename(tmp_path / "elsewhere")
+
+    assert "does not exist on" in str(run_bin(job, 0, attempt=1).error)
