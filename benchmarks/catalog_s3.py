@@ -17,8 +17,8 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from benchmarks.catalog_load import METADATA, SCHEMA, Figures, Window, Writer, figures, run, together
 from endive.catalog import KVCatalog
-from endive.catalog.connection import EXCLUSIVE, SHARED
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
+from endive.catalog.settings import EXCLUSIVE, SHARED
 from endive.kv import SharedOptions, SharedStore
 from endive.objects import MemoryStore
 from endive.sim.config.profiles import parse_profiles

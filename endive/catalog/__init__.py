@@ -5,17 +5,16 @@
     with KVCatalog.open("s3://bucket/path", create=True) as catalog:
         catalog.create_namespace("db")
 
-In reading order: `names`, `keys`, `records` (what is kept, and where), `works` (what a store must do); `namespaces`,
-`tables`, `updates`, `changes`, `commit`, `files` (works: no I/O, no clock); `dropped`, `sweeping` (rows that go in
-pieces); `refs`, `retention`, `maintenance` (what to change, what expires, and what may be deleted); `manifests`,
-`rebase` (an append that lost its race), `metadata_files`, `publisher`, `planning`; then what brings them together:
-`committer`, `opening` (from a URL to a store), `settings` (every `endive.…` property), `upkeep`, `row_checking` and
-`checking`, `namespace_catalog`, `table_catalog`, `catalog` (KVCatalog), `transactions` and `pyiceberg` (the plug-in).
+In reading order: `model` (names, keys, records, and the interface of the store), `operations` (namespaces, tables, refs
+and dropped tables), `commit` (from a change to its rows: `change`, `base`, `decision`, `prepared`, `apply`,
+`committer`), `maintenance` (retention, expiry, purge, orphan files, checks), `settings` (every `endive.…` property),
+`connection` (from a URL to a store), `catalog` (KVCatalog) and `pyiceberg` (the plug-in). `iceberg` has PyIceberg's
+private names.
 """
 
 from endive.catalog.catalog import KVCatalog
-from endive.catalog.commit.changes import TableChange
-from endive.catalog.model.records import CommitRecord
-from endive.catalog.table_catalog import LoadedTable
+from endive.catalog.commit.change import TableChange
+from endive.catalog.model.catalog_records import CommitRecord
+from endive.catalog.operations.tables_in_store import LoadedTable
 
 __all__ = ["CommitRecord", "KVCatalog", "LoadedTable", "TableChange"]

@@ -1,68 +1,325 @@
 """The catalog: namespaces and Iceberg tables in a store that several processes share.
 
-Every operation is one transaction on the store, or one read of it. What needs the outside (metadata files, manifests,
-a clock, new ids) happens around the transactions; the works in `namespaces`, `tables` and `commit` do none of it.
+`KVCatalog` is the interface to its parts: namespaces and tables (`operations`), commits (`commit`), maintenance and
+checks (`maintenance`). Every operation is one transaction on the store, or one read of it. I/O on files, the clock and
+new ids are used around the transactions; transaction functions use none of them.
 """
 
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.table import DataScan, FileScanTask
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import (
+    AssignUUIDUpdate,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 
-from endive.catalog.commit.changes import TableChange
-from endive.catalog.maintenance import check as checking
-from endive.catalog.maintenance import expiry as upkeep
+from endive.catalog.commit.change import TableChange
+from endive.catalog.commit.committer import CommittedTable, TableCommitter
+from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.publisher import Publisher
+from endive.catalog.connection import MEMORY, open_store, place_of, release_store, require_catalog, url_of
+from endive.catalog.maintenance import check as checks
+from endive.catalog.maintenance import expiry
+from endive.catalog.maintenance.clean_up import reparent_many
 from endive.catalog.maintenance.expiry import ExpiredSnapshots
-from endive.catalog.model.file_rows import FileEntry, live_files
-from endive.catalog.model.names import Identifier, table_of
-from endive.catalog.model.transaction import Transaction
-from endive.catalog.operations import refs, tables
-from endive.catalog.operations.tables import TableView
-from endive.catalog.planner import RecordPlanner
-from endive.catalog.table_catalog import LoadedTable, TableCatalog
-from endive.errors import ConfigurationError
-from endive.protocol.requests import Steps
+from endive.catalog.maintenance.purge import clear_if_dropped
+from endive.catalog.model.catalog_records import CommitRecord
+from endive.catalog.model.names import Identifier, table_of, text_of
+from endive.catalog.model.transaction import TransactionalStore
+from endive.catalog.operations import refs
+from endive.catalog.operations.namespaces import Namespaces, PropertiesChange
+from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore
+from endive.catalog.planner import plan_files
+from endive.catalog.settings import require_known
+from endive.closing import Closing
+from endive.drivers.blocking import random_id, unix_ms
+from endive.errors import ConfigurationError, EndiveError, OutcomeUnknownError
+
+Name = str | Identifier
 
 
-class KVCatalog(TableCatalog):
-    """Iceberg tables on a shared store, with their past and their upkeep. Safe to use from many threads.
+class KVCatalog(Closing):
+    """Iceberg tables on a shared store. Safe to use from many threads.
 
-    `KVCatalog.open(url)` opens one by its URL; `KVCatalog(store, …)` makes one on a store that is open already.
+    `KVCatalog.open(url)` opens one by its URL; `KVCatalog(store, …)` makes one on a store that is already open.
+
+    Args:
+        store: the store of the records; it is not closed with the catalog.
+        warehouse: location of tables that are created without one, as a URL; empty: the warehouse that the catalog was
+            created with.
+        properties: for reading and writing files (PyIceberg's `s3.…` and so on), and defaults such as
+            `endive.metadata-json`.
+        url: the catalog's name in messages.
+        create: create the catalog if the store has none; otherwise raise `CatalogNotFoundError`.
+
     """
 
-    # The past, branches and tags.
+    def __init__(
+        self,
+        store: TransactionalStore,
+        warehouse: str = "",
+        properties: Mapping[str, str] | None = None,
+        create: bool = False,
+        url: str = "",
+        clock: Callable[[], int] = unix_ms,
+        new_id: Callable[[], str] = random_id,
+    ) -> None:
+        require_known(properties or {}, "catalog", url or "the catalog's properties")
+        self.store = store
+        self.url = url or "the store"
+        self.properties = dict(properties or {})
+        self.files = MetadataFiles(self.properties)
+        self._publisher = Publisher(store, self.files)
+        self.tables = TablesInStore(store, self.files, self._publisher, new_id)
+        self.now_ms = clock
+        self._namespaces = Namespaces(store, new_id)
+        self._committer = TableCommitter(store, self.files, clock, new_id)
+        self._release: Callable[[], None] = lambda: None
+        self.warehouse = require_catalog(store, self.url, warehouse.rstrip("/"), create, clock())
 
-    def history(self, identifier: str | Identifier) -> list[SnapshotLogEntry]:
+    @property
+    def warehouse(self) -> str:
+        """Location of tables that are created without one."""
+        return self.tables.warehouse
+
+    @warehouse.setter
+    def warehouse(self, location: str) -> None:
+        """Set the location of tables that are created without one."""
+        self.tables.warehouse = location
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        warehouse: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        create: bool = False,
+    ) -> Self:
+        """Open the catalog at a URL or in a directory; `create`: create it if there is none.
+
+        Tables go to `warehouse`, else to the one that the catalog was created with, else beside it. Catalogs of one
+        process with the same URL share one store; only a bare `memory://` is a new one each time, and `catalog.url` is
+        its name.
+        """
+        require_known(properties or {}, "catalog", url)  # before anything is created
+        place = place_of(url)
+        store = open_store(place, properties or {}, create)
+        try:
+            catalog = cls(store, url_of(warehouse) if warehouse else "", properties, create, url=place)
+        except BaseException:
+            release_store(place)
+            raise
+        if not place.startswith(MEMORY):  # no reader of Parquet files would find them in memory
+            catalog.warehouse = catalog.warehouse or place
+        catalog._release = lambda: release_store(place)
+        return catalog
+
+    @classmethod
+    def create(cls, url: str, warehouse: str | None = None, properties: Mapping[str, str] | None = None) -> Self:
+        """Open the catalog at a URL or in a directory, and create it if there is none."""
+        return cls.open(url, warehouse, properties, create=True)
+
+    def close(self) -> None:
+        """Write the metadata files that are behind, and release the store. Idempotent."""
+        self._publisher.close()
+        release, self._release = self._release, lambda: None
+        release()
+
+    # Namespaces.
+
+    def create_namespace(self, namespace: Name, properties: Mapping[str, str] | None = None) -> None:
+        """Create a namespace, and with it the namespaces around it."""
+        self._namespaces.create(namespace, properties)
+
+    def drop_namespace(self, namespace: Name) -> None:
+        """Drop an empty namespace."""
+        self._namespaces.drop(namespace)
+
+    def namespace_exists(self, namespace: Name) -> bool:
+        """Whether there is such a namespace, by itself or because of a table or namespace in it."""
+        return self._namespaces.exists(namespace)
+
+    def list_namespaces(self, namespace: Name = ()) -> list[Identifier]:
+        """Return the namespaces directly inside one; without argument, the outermost."""
+        return list(self._namespaces.list(namespace))
+
+    def namespace_properties(self, namespace: Name) -> dict[str, str]:
+        """Return a namespace's properties."""
+        return self._namespaces.properties(namespace)
+
+    def update_namespace_properties(
+        self, namespace: Name, removals: set[str] | None = None, updates: Mapping[str, str] | None = None
+    ) -> PropertiesChange:
+        """Remove and set properties of a namespace, at once."""
+        return self._namespaces.update_properties(namespace, removals, updates)
+
+    # Tables.
+
+    def create_table(
+        self,
+        identifier: Name,
+        schema: Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] | None = None,
+    ) -> LoadedTable:
+        """Create an empty table. New field ids are assigned, as Iceberg requires."""
+        name = table_of(identifier)
+        return self.tables.create(name, schema, location, partition_spec, sort_order, properties or {})
+
+    def register_table(self, identifier: Name, metadata_location: str) -> LoadedTable:
+        """Add a table by its metadata file, with all its snapshots, refs and history.
+
+        The file stays as it is, and the table's next commit writes another beside it. No other catalog may commit to
+        the table from then on: it would not see the commits of this one.
+        """
+        return self.tables.register(table_of(identifier), metadata_location)
+
+    def imported_from(self, identifier: Name) -> str | None:
+        """Return the metadata file that a table was registered by: another catalog may refer to its files, too.
+
+        None: it was created here.
+        """
+        return self.tables.imported_from(table_of(identifier))
+
+    def load_table(self, identifier: Name) -> LoadedTable:
+        """Return a table as it is now."""
+        return self.tables.load(table_of(identifier))
+
+    def table_exists(self, identifier: Name) -> bool:
+        """Whether there is such a table."""
+        return self.tables.exists(table_of(identifier))
+
+    def list_tables(self, namespace: Name) -> list[Identifier]:
+        """Return the tables directly in a namespace."""
+        return list(self.tables.list(namespace))
+
+    def rename_table(self, source: Name, target: Name) -> LoadedTable:
+        """Give a table another name, in its namespace or another. Its files stay where they are."""
+        return self.tables.rename(table_of(source), table_of(target))
+
+    def drop_table(self, identifier: Name, purge: bool = False, expected: LoadedTable | None = None) -> None:
+        """Remove a table from the catalog; with `purge`, then delete its files too.
+
+        A purge that was interrupted, or whose outcome was unknown, is finished by calling it again (`finish_purge`).
+        `expected`: only if the table has not changed since it was loaded so; else `CommitConflictError`.
+        """
+        self.tables.drop(table_of(identifier), purge, expected)
+
+    def finish_purge(self, identifier: Name) -> bool:
+        """Delete what is left of a table that was dropped with `purge` under this name; False if nothing is."""
+        return self.tables.finish_purge(table_of(identifier))
+
+    def clear_dropped(self) -> int:
+        """Finish interrupted drops, files first; return how many. Expiry and the removal of orphans do it, too."""
+        return self.tables.clear_dropped()
+
+    def update_properties(
+        self, identifier: Name, updates: Mapping[str, str] | None = None, removals: Sequence[str] = ()
+    ) -> LoadedTable:
+        """Set and remove properties of a table."""
+        changes: list[TableUpdate] = []
+        if removals:
+            changes.append(RemovePropertiesUpdate(removals=list(removals)))
+        if updates:
+            changes.append(SetPropertiesUpdate(updates=dict(updates)))
+        self.commit(identifier, (), tuple(changes))
+        return self.load_table(identifier)
+
+    # Commits.
+
+    def commit(
+        self,
+        identifier: Name,
+        requirements: Sequence[TableRequirement],
+        updates: Sequence[TableUpdate],
+        commit_id: str | None = None,
+    ) -> CommitRecord:
+        """Commit Iceberg's updates to a table if its requirements hold; return when the commit is durable.
+
+        `commit_id`: an idempotency key; a retry with it returns the original result. Without one, a new id is drawn. An
+        append that lost its race is rebased (`endive.catalog.commit.rebase`); a real conflict raises
+        `CommitConflictError`, which names both sides.
+        """
+        return self.commit_many([TableChange(table_of(identifier), tuple(requirements), tuple(updates))], commit_id)[0]
+
+    def commit_many(self, changes: Sequence[TableChange], commit_id: str | None = None) -> tuple[CommitRecord, ...]:
+        """Commit changes of several tables, all or none; one result for each."""
+        return tuple(one.record for one in self._commit(changes, commit_id))
+
+    def commit_and_load(self, changes: Sequence[TableChange], commit_id: str | None = None) -> list[LoadedTable]:
+        """Commit as `commit_many` does, and return the tables as the commit left them, or newer."""
+        return [
+            LoadedTable(change.identifier, one.record.version, one.metadata, one.record.metadata_location)
+            if one.metadata is not None
+            else self._load_committed(change.identifier)
+            for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
+        ]
+
+    def _load_committed(self, name: Identifier) -> LoadedTable:
+        """Load a table after a commit. An error must not look like a failed commit: its files would be deleted."""
+        try:
+            return self.tables.load_cached(name)
+        except EndiveError as error:
+            raise OutcomeUnknownError(f"{text_of(name)}, committed but not to be loaded") from error
+
+    def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[CommittedTable]:
+        """Check changes, commit them, and leave the rest to maintenance and to the publisher of metadata files."""
+        if not changes or (len(changes) > 1 and len({change.identifier for change in changes}) != len(changes)):
+            raise ConfigurationError("a commit", ["it needs at least one table, and every table only once"])
+        for change in changes:
+            self._prepare(change)
+        committed = self._committer.commit(changes, commit_id)
+        for change, one in zip(changes, committed, strict=True):
+            if change.removed_snapshots:
+                expiry.clean_up(self.store, change.identifier)
+            if one.metadata is None:
+                self._publisher.remind(change.identifier)
+        return committed
+
+    def _prepare(self, change: TableChange) -> None:
+        """Check the properties that a change sets; do what would make its transaction large in others of their own."""
+        for update in change.updates:
+            if isinstance(update, SetPropertiesUpdate):
+                require_known(update.updates, "table", text_of(change.identifier))
+            elif isinstance(update, AssignUUIDUpdate) and change.creates:
+                clear_if_dropped(self.store, update.uuid)
+        reparent_many(self.store, change)
+
+    # History, branches and tags.
+
+    def history(self, identifier: Name) -> list[SnapshotLogEntry]:
         """Return when which snapshot became current, oldest first."""
         return list(self.load_table(identifier).metadata.snapshot_log)
 
-    def snapshots(self, identifier: str | Identifier) -> list[Snapshot]:
+    def snapshots(self, identifier: Name) -> list[Snapshot]:
         """Return a table's snapshots, oldest first."""
         return list(self.load_table(identifier).metadata.snapshots)
 
-    def snapshot_at(self, identifier: str | Identifier, unix_ms: int) -> Snapshot:
+    def snapshot_at(self, identifier: Name, unix_ms: int) -> Snapshot:
         """Return the snapshot that was current at a moment."""
         return refs.snapshot_at(self.load_table(identifier).metadata, unix_ms)
 
-    def roll_back(
-        self, identifier: str | Identifier, snapshot_id: int | None = None, unix_ms: int | None = None
-    ) -> LoadedTable:
+    def roll_back(self, identifier: Name, snapshot_id: int | None = None, unix_ms: int | None = None) -> LoadedTable:
         """Make an earlier state of `main` current again, by snapshot id or by time."""
         if (snapshot_id is None) == (unix_ms is None):
             raise ConfigurationError("roll_back", ["either a snapshot id or a time, not both"])
+        return self._change(identifier, lambda now: refs.roll_back(now, snapshot_id, unix_ms))
 
-        def change(metadata: TableMetadata) -> refs.RequirementsAndUpdates:
-            target = snapshot_id if unix_ms is None else refs.snapshot_at(metadata, unix_ms).snapshot_id
-            return refs.roll_back(metadata, cast("int", target))
-
-        return self._change(identifier, change)
-
-    def set_current_snapshot(self, identifier: str | Identifier, snapshot_id: int) -> LoadedTable:
-        """Make any snapshot of the table current, whether `main` ever was there or not."""
+    def set_current_snapshot(self, identifier: Name, snapshot_id: int) -> LoadedTable:
+        """Make any snapshot of the table current, whether it is an ancestor of `main` or not."""
 
         def change(metadata: TableMetadata) -> refs.RequirementsAndUpdates:
             refs.snapshot_by_id(metadata, snapshot_id)
@@ -71,26 +328,24 @@ class KVCatalog(TableCatalog):
         return self._change(identifier, change)
 
     def create_branch(
-        self, identifier: str | Identifier, name: str, snapshot_id: int | None = None, max_ref_age_ms: int | None = None
+        self, identifier: Name, name: str, snapshot_id: int | None = None, max_ref_age_ms: int | None = None
     ) -> LoadedTable:
         """Create a branch at a snapshot, or at the current one."""
         kind = SnapshotRefType.BRANCH
         return self._change(identifier, lambda now: refs.create_ref(now, name, snapshot_id, kind, max_ref_age_ms))
 
     def create_tag(
-        self, identifier: str | Identifier, name: str, snapshot_id: int | None = None, max_ref_age_ms: int | None = None
+        self, identifier: Name, name: str, snapshot_id: int | None = None, max_ref_age_ms: int | None = None
     ) -> LoadedTable:
         """Create a tag at a snapshot, or at the current one."""
         kind = SnapshotRefType.TAG
         return self._change(identifier, lambda now: refs.create_ref(now, name, snapshot_id, kind, max_ref_age_ms))
 
-    def remove_ref(self, identifier: str | Identifier, name: str) -> LoadedTable:
+    def remove_ref(self, identifier: Name, name: str) -> LoadedTable:
         """Remove a branch or a tag; the snapshots stay until they expire."""
         return self._change(identifier, lambda now: refs.remove_ref(now, name))
 
-    def _change(
-        self, identifier: str | Identifier, change: Callable[[TableMetadata], refs.RequirementsAndUpdates]
-    ) -> LoadedTable:
+    def _change(self, identifier: Name, change: Callable[[TableMetadata], refs.RequirementsAndUpdates]) -> LoadedTable:
         name = table_of(identifier)
         requirements, updates = change(self.load_table(name).metadata)
         return self.commit_and_load([TableChange(name, requirements, updates)])[0]
@@ -99,65 +354,49 @@ class KVCatalog(TableCatalog):
 
     def plan_files(
         self,
-        identifier: str | Identifier,
+        identifier: Name,
         row_filter: str | BooleanExpression = AlwaysTrue(),  # noqa: B008 - a constant
         snapshot_id: int | None = None,
         case_sensitive: bool = True,
     ) -> list[FileScanTask]:
         """Return the files of a snapshot that may have matching rows, from the records and without reading Avro.
 
-        What `table.scan(row_filter, snapshot_id=…).plan_files()` returns. Where the records do not have all files of
+        The result of `table.scan(row_filter, snapshot_id=…).plan_files()`. Where the records do not have all files of
         the snapshot (a registered table before `index_files`), the manifests are read.
         """
-        name = table_of(identifier)
+        return plan_files(self.store, self.files, table_of(identifier), row_filter, snapshot_id, case_sensitive)
 
-        def look(tx: Transaction) -> Steps[tuple[TableView, int | None, tuple[FileEntry, ...] | None]]:
-            view = yield from tables.load_table(tx, name)
-            target = snapshot_id if snapshot_id is not None else view.record.metadata.current_snapshot_id
-            found = (yield from live_files(tx, view.snapshots, target)) if target is not None else ()
-            return view, target, found
-
-        view, target, found = self.store.read(look)
-        metadata = view.metadata
-        io = self.files.io(metadata.location, metadata.properties)
-        if target is not None:
-            refs.snapshot_by_id(metadata, target)
-        if found is not None:
-            return RecordPlanner(found, metadata, io, row_filter, case_sensitive).plan()
-        scan = DataScan(metadata, io, row_filter, case_sensitive=case_sensitive, snapshot_id=target)
-        return list(scan.plan_files())
-
-    def index_files(self, identifier: str | Identifier) -> int:
-        """Fill `__files` for the current snapshot of a table that was registered; return how many files it has.
+    def index_files(self, identifier: Name) -> int:
+        """Fill `__files` for the current snapshot of a registered table; return the number of its files.
 
         Reads all manifests. Later commits keep the index up to date; earlier snapshots stay without one.
         """
-        return upkeep.index_files(self, identifier)
+        return expiry.index_files(self.tables, table_of(identifier))
 
     def expire_snapshots(
-        self, identifier: str | Identifier, older_than_unix_ms: int | None = None, keep_last: int | None = None
+        self, identifier: Name, older_than_unix_ms: int | None = None, keep_last: int | None = None
     ) -> ExpiredSnapshots:
         """Remove branches and tags past their age, then old snapshots, and then the files that no other one needs.
 
-        What other branches and tags point to stays, and the last `keep_last` snapshots of every branch. A branch's own
-        retention comes before the arguments; where they are None, the table's properties decide (`retention`).
+        Snapshots that other branches and tags point to stay, and the last `keep_last` snapshots of every branch. A
+        branch's own retention overrides the arguments; where they are None, the table's properties decide
+        (`endive.catalog.maintenance.retention`).
         """
-        return upkeep.expire(self, identifier, older_than_unix_ms, keep_last)
+        name = table_of(identifier)
+        return expiry.expire(self.tables, self.commit_many, name, self.now_ms(), older_than_unix_ms, keep_last)
 
-    def remove_orphan_files(
-        self, identifier: str | Identifier, older_than_unix_ms: int, dry_run: bool = False
-    ) -> list[str]:
+    def remove_orphan_files(self, identifier: Name, older_than_unix_ms: int, dry_run: bool = False) -> list[str]:
         """Delete files below a table's location that no snapshot and no metadata file needs; return them.
 
-        Only what was written before `older_than_unix_ms`: younger ones may belong to a commit under way. `dry_run`:
-        delete nothing, return what would be deleted.
+        Only files written before `older_than_unix_ms`: younger ones may belong to a commit in progress. `dry_run`:
+        delete nothing, return the files that would be deleted.
         """
-        return list(upkeep.remove_orphans(self, identifier, older_than_unix_ms, dry_run))
+        return list(expiry.remove_orphans(self.tables, table_of(identifier), older_than_unix_ms, dry_run))
 
-    def export_metadata(self, identifier: str | Identifier) -> str:
-        """Write the metadata file of a table's newest state, if it is not there yet; return where it is."""
+    def export_metadata(self, identifier: Name) -> str:
+        """Write the metadata file of a table's newest state, if it does not exist yet; return its location."""
         return self._publisher.publish(table_of(identifier))
 
-    def check(self, identifier: str | Identifier | None = None) -> list[str]:
-        """Return what is wrong with a table's records and files, or with all tables'; nothing if all is well."""
-        return [str(fault) for fault in checking.check(self, identifier).findings]
+    def check(self, identifier: Name | None = None) -> list[str]:
+        """Return the check findings in a table's records and files, or in all tables'; empty if there are none."""
+        return [str(finding) for finding in checks.check(self.store, self.files, identifier).findings]

@@ -12,17 +12,19 @@ from pathlib import Path
 from threading import Lock
 from urllib.parse import urlsplit
 
-from endive.catalog.model.transaction import TransactionalStore
+from endive.catalog.model.catalog_records import FORMAT_VERSION, CatalogRecord
+from endive.catalog.model.keys import CATALOG
+from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
+from endive.catalog.operations.retries import retrying
+from endive.catalog.settings import EXCLUSIVE, SHARED, WRITER
 from endive.drivers.blocking import random_id
 from endive.errors import CatalogNotFoundError, ConfigurationError, StoreNotFoundError
 from endive.kv import SharedOptions, SharedStore
 from endive.objects import MemoryStore, ObjectStore, open_objects
+from endive.protocol.requests import Steps
 
 FOLDER = "_endive"
 MEMORY = "memory://"
-WRITER = "endive.writer"
-"""The property that says whether other processes may write, too."""
-SHARED, EXCLUSIVE = "shared", "exclusive"
 
 
 @dataclass
@@ -129,3 +131,25 @@ def release_store(url: str) -> None:
             if url in _private:
                 _private.remove(url)
                 del _memories[url]
+
+
+def require_catalog(store: TransactionalStore, url: str, warehouse: str, create: bool, now_ms: int) -> str:
+    """Read the catalog's record, or `create` it; return the warehouse: the given one, or the catalog's own."""
+
+    def make(tx: StoreTransaction) -> Steps[bytes]:
+        body = yield from tx.get(CATALOG)
+        if body is None:
+            body = CatalogRecord(FORMAT_VERSION, now_ms, warehouse).encoded()
+            tx.put(CATALOG, body)
+        return body
+
+    body = store.read(lambda tx: tx.get(CATALOG))
+    if body is None and create:
+        body = retrying(lambda: store.transact(make))
+    if body is None:
+        raise CatalogNotFoundError(url)
+    record = CatalogRecord.decoded(body)
+    if record.format_version > FORMAT_VERSION:
+        problem = f"the catalog has format {record.format_version}; this Endive knows up to {FORMAT_VERSION}: update it"
+        raise ConfigurationError(url, [problem])
+    return warehouse or record.warehouse

@@ -1,22 +1,14 @@
-"""Every property that begins with `endive.`: what it takes, what it means, and what is wrong with one that is given.
+"""Every property that begins with `endive.`: its values, its meaning, and the validation of given properties.
 
-Iceberg's properties are an open list, and whoever misspells one is never told. Those under this name are ours alone,
-so one that is not in the table below is a mistake, and is refused where it is given: when a catalog is opened, a table
-is created, or a property is set. What a table already has is left alone; it may be removed.
+Iceberg's properties are an open list, so a misspelt one has no effect and no message. Names under `endive.` are
+reserved for Endive: a property that is not in the table below is refused where it is given, when a catalog is opened, a
+table is created, or a property is set. A table that already has such a property keeps it; it can be removed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pyiceberg.table.update import SetPropertiesUpdate
-
-from endive.catalog.commit.changes import TableChange
-from endive.catalog.commit.committer import ATTEMPTS, ATTEMPTS_DEFAULT
-from endive.catalog.commit.metadata_files import BACKGROUND, BEFORE, MODE
-from endive.catalog.commit.rebase import MAY_MOVE
-from endive.catalog.connection import EXCLUSIVE, SHARED, WRITER
-from endive.catalog.model.names import text_of
 from endive.errors import ConfigurationError
 from endive.wording import nearest
 
@@ -29,37 +21,48 @@ OWNERS: Mapping[Owner, str] = {
 }
 
 CREATE = "endive.create"
+WRITER = "endive.writer"
+"""Whether other processes may write to the catalog."""
+SHARED, EXCLUSIVE = "shared", "exclusive"
+METADATA_JSON = "endive.metadata-json"
+"""When the metadata file of a table is written; the table's property overrides the catalog's."""
+BEFORE, BACKGROUND = "before-acknowledgement", "background"
+ATTEMPTS = "endive.commit.attempts"
+"""How many times a commit that loses races is tried before it fails."""
+ATTEMPTS_DEFAULT = 100
 COMMIT_ID = "endive.commit-id"
-"""In a snapshot's summary: the caller's id for this commit. A repeat of it is answered as the first time."""
+"""In a snapshot's summary: the client's idempotency key of the commit."""
 WRITE_ID = "endive.write-id"
-"""In a snapshot's summary: which run of a job wrote its files. Tells a commit of one's own from an earlier one."""
+"""In a snapshot's summary: the run of a job that wrote the files, to tell its commit from one of an earlier run."""
+REBASE = "endive.rebase"
+"""In a snapshot's summary: `false` if the append must not be rebased onto another snapshot."""
 
 BOOLEAN = ("true", "false")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A property of Endive's own."""
+    """A property of Endive."""
 
     name: str
     owners: tuple[Owner, ...]
-    """What may have it."""
+    """Where the property may be set."""
     default: str
     meaning: str
     values: tuple[str, ...] = ()
-    """The words it may be; none if it is a number or any text."""
+    """The allowed values; empty for numbers and text."""
     least: int | None = None
-    """The least whole number it may be; None if it is none."""
+    """The smallest allowed number; None for properties that are not numbers."""
 
     @property
     def takes(self) -> str:
-        """What it may be, in words."""
+        """The allowed values, in words."""
         if self.values:
             return " or ".join(f"`{value}`" for value in self.values)
         return "text" if self.least is None else f"a whole number from {self.least} on"
 
     def problem(self, value: str) -> str:
-        """Return what is wrong with a value; nothing if it is fine."""
+        """Return what is wrong with a value; an empty text if nothing is."""
         if self.values:
             given = value.lower() if self.values == BOOLEAN else value
             return "" if given in self.values else f"{value!r} is neither {' nor '.join(map(repr, self.values))}"
@@ -74,58 +77,42 @@ SETTINGS = (
         CREATE,
         ("catalog",),
         "true",
-        "make a catalog where there is none. PyIceberg's users have no other place to say it, so it is on; turn it off "
-        "where a mistyped URL should be an error",
+        "create the catalog if it does not exist. On by default, since `load_catalog` has no other way to ask for it; "
+        "turn it off where a mistyped URL should be an error",
         BOOLEAN,
     ),
     Setting(
         WRITER,
         ("catalog",),
         SHARED,
-        "`shared`: any number of processes write. `exclusive`: this one does, and a commit is one request instead of "
-        "two; [see below](#one-process-that-writes)",
+        "`shared`: any number of processes write. `exclusive`: only this process writes, and a commit is one request "
+        "instead of two; [see below](#an-exclusive-writer)",
         (SHARED, EXCLUSIVE),
     ),
     Setting(
-        MODE,
+        METADATA_JSON,
         ("catalog", "table"),
         BEFORE,
-        "when a table's metadata file is written; the table's property comes before the catalog's",
+        "when a table's metadata file is written; the table's property overrides the catalog's",
         (BEFORE, BACKGROUND),
     ),
     Setting(
         ATTEMPTS,
         ("table",),
         str(ATTEMPTS_DEFAULT),
-        "how many races in a row an append may lose before it fails",
+        "how many races in a row a commit may lose before it fails",
         least=1,
     ),
-    Setting(
-        COMMIT_ID,
-        ("snapshot",),
-        "",
-        "the caller's id for the commit: a repeat of it is answered as the first time",
-    ),
-    Setting(
-        WRITE_ID,
-        ("snapshot",),
-        "",
-        "which run of a Spark job wrote the snapshot; Endive sets it itself",
-    ),
-    Setting(
-        MAY_MOVE,
-        ("snapshot",),
-        "true",
-        "`false`: an append was decided on the state that it was built on, and is not put on top of another",
-        BOOLEAN,
-    ),
+    Setting(COMMIT_ID, ("snapshot",), "", "idempotency key of the commit: a retry with it returns the original result"),
+    Setting(WRITE_ID, ("snapshot",), "", "the run of a Spark job that wrote the snapshot; set by Endive"),
+    Setting(REBASE, ("snapshot",), "true", "`false`: the append is not rebased when its branch has moved", BOOLEAN),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
-def faults_of(properties: Mapping[str, str], owner: Owner) -> list[str]:
-    """Return what is wrong with properties that are given to a catalog or a table; others than Endive's are fine."""
-    ours = {key: str(value) for key, value in properties.items() if key.lower().startswith(PREFIX)}
+def errors_in(properties: Mapping[str, str], owner: Owner) -> list[str]:
+    """Return the errors in properties that are given to a catalog or a table; properties of others are not checked."""
+    ours = {key: str(value) for key, value in properties.items() if key[:7].lower() == PREFIX}
     return [f"{key}: {problem}" for key, value in ours.items() if (problem := _problem(key, value, owner))]
 
 
@@ -147,15 +134,7 @@ def _places(name: str) -> str:
 
 
 def require_known(properties: Mapping[str, str], owner: Owner, source: str) -> None:
-    """Raise `ConfigurationError` with every fault of properties; `source` names where they were given."""
-    faults = faults_of(properties, owner)
-    if faults:
-        raise ConfigurationError(source, faults)
-
-
-def require_known_in(changes: Sequence[TableChange]) -> None:
-    """Raise if a commit sets a property that does not exist, or to what it cannot be."""
-    for change in changes:
-        for update in change.updates:
-            if isinstance(update, SetPropertiesUpdate):
-                require_known(update.updates, "table", text_of(change.identifier))
+    """Raise `ConfigurationError` with every error in properties; `source` names where they were given."""
+    errors = errors_in(properties, owner)
+    if errors:
+        raise ConfigurationError(source, errors)

@@ -285,24 +285,31 @@ def check(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
 
 
 @app.command()
-def recover(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
-    """Finish creates that others have left unfinished, where creates are decided by a record store.
+def recover(
+    url: Url,
+    release_lost: Annotated[
+        bool,
+        typer.Option("--release-lost", help="Remove the records of lost creates. Stop all writers of the store first."),
+    ] = False,
+    endpoint: Endpoint = None,
+    records: Records = None,
+) -> None:
+    """Finish the creates of crashed writers, in a store whose creates are decided by a record store.
 
-    Exit code 1 if a record's source is gone: its write was never acknowledged, but its name stays taken.
+    A create is lost if its writer crashed before it was acknowledged and its temporary object is gone; its record
+    blocks further writes. Exit code 1 if there are lost creates that were not released.
     """
     objects = _place(url, endpoint, records)
     if not isinstance(objects, TwoPhaseStore):
-        raise ConfigurationError(
-            url, ["this store creates objects by itself, there is nothing to recover; or name --records"]
-        )
-    done = objects.recover()
+        raise ConfigurationError(url, ["a store without a record store has nothing to recover; or name --records"])
+    done = objects.recover(release_lost=release_lost)
     for path in done.lost:
-        output.print(f"[red]lost:[/] {output.escape(path)}: the record's source is gone")
+        output.print(f"[red]lost:[/] {output.escape(path)}" + (", released" if release_lost else ""), soft_wrap=True)
     output.print(
         f"{counted(len(done.copied), 'create')} finished, {counted(len(done.orphans), 'temporary object')} deleted, "
         f"{len(done.lost)} lost"
     )
-    if done.lost:
+    if done.lost and not release_lost:
         raise typer.Exit(FAULTS_FOUND)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from threading import Lock
 from typing import Any, TypeVar
 
-from endive.catalog.model.transaction import Transaction, TransactionFunction
+from endive.catalog.model.transaction import StoreTransaction, TransactionFunction
 from endive.protocol.requests import Request, Steps
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class DictTransaction:
         self.changes[key] = None
 
 
-def run(work: Callable[[Transaction], Generator[Request[Any], Any, T]], tx: Transaction) -> T:
+def run(work: Callable[[StoreTransaction], Generator[Request[Any], Any, T]], tx: StoreTransaction) -> T:
     """Run a work that asks nothing of the outside."""
     steps = work(tx)
     try:

@@ -8,10 +8,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertCreate
 
 from endive.catalog import KVCatalog, TableChange
-from endive.catalog.maintenance import expiry as upkeep
+from endive.catalog.maintenance import purge
 from endive.catalog.model.keys import dropped_key
 from endive.catalog.operations import dropped_tables as dropped
-from endive.catalog.operations.dropped_tables import _clear_piece, clear_rows, rows_of
+from endive.catalog.operations.dropped_tables import _clear_batch, clear_rows, rows_of
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import AlreadyInCatalogError, NotInCatalogError, OutcomeUnknownError
 from tests.catalog.stand_in import Counting, DictStore, Died
@@ -54,7 +54,7 @@ def die_in_drop(kv: KVCatalog, store: Counting, transactions: int, purge: bool =
 def test_a_drop_changes_few_rows_at_a_time(
     kv: KVCatalog, table: Table, store: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dropped, "PIECE_ROWS", 5)
+    monkeypatch.setattr(dropped, "BATCH_ROWS", 5)
     store.changed.clear()
 
     kv.drop_table(NAME)
@@ -66,11 +66,11 @@ def test_a_drop_changes_few_rows_at_a_time(
 
 
 @pytest.mark.parametrize("transactions", [1, 2, 3])
-def test_what_a_crash_leaves_is_harmless_and_cleared_by_the_next_upkeep(
+def test_what_a_crash_leaves_is_harmless_and_cleared_by_the_next_maintenance(
     catalog: EndiveCatalog, table: Table, store: Counting, monkeypatch: pytest.MonkeyPatch, transactions: int
 ) -> None:
     kv = catalog.kv
-    monkeypatch.setattr(dropped, "PIECE_ROWS", 5)
+    monkeypatch.setattr(dropped, "BATCH_ROWS", 5)
     die_in_drop(kv, store, transactions)
 
     assert kv.list_tables("db") == []
@@ -131,7 +131,7 @@ def test_who_was_slow_to_clear_deletes_nothing_of_the_table_that_came_back(
     keys = store.read(lambda tx: rows_of(tx, uuid))  # and now it is slow
     catalog.register_table(NAME, location)
 
-    assert store.transact(lambda tx: _clear_piece(tx, uuid, keys)) is False
+    assert store.transact(lambda tx: _clear_batch(tx, uuid, keys)) is False
 
     assert sorted(catalog.load_table(NAME).scan().to_arrow()["n"].to_pylist()) == [0, 1, 2, 3]
     assert catalog.kv.check() == []
@@ -179,7 +179,7 @@ def test_rows_that_are_left_are_looked_at_inside_the_transaction(
     catalog.kv.commit_many([change])
     location = catalog.kv.load_table(NAME).metadata_location
     die_in_drop(catalog.kv, store, 1)
-    monkeypatch.setattr(upkeep, "clear_rows", lambda *_: None)  # as if it was dropped just after the look
+    monkeypatch.setattr(purge, "clear_rows", lambda *_: None)  # as if it was dropped just after the look
 
     with pytest.raises(AlreadyInCatalogError, match="its rows are still being cleared"):
         catalog.kv.commit_many([change])
@@ -203,7 +203,7 @@ def test_a_purge_whose_answer_was_lost_deletes_the_files(kv: KVCatalog, table: T
 
 
 @pytest.mark.parametrize("deletes", [0, 1, 4, 5, 8, 9, 12, 13])
-@pytest.mark.parametrize("way", ["repeat", "upkeep"])
+@pytest.mark.parametrize("way", ["retry", "maintenance"])
 def test_a_purge_that_was_interrupted_can_be_finished(
     catalog: EndiveCatalog, table: Table, monkeypatch: pytest.MonkeyPatch, deletes: int, way: str
 ) -> None:
@@ -222,7 +222,7 @@ def test_a_purge_that_was_interrupted_can_be_finished(
     assert files_of(table)
     assert catalog.kv.check() == []
 
-    if way == "repeat":
+    if way == "retry":
         try:
             catalog.purge_table(NAME)
         except FileNotFoundError:

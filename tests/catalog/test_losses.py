@@ -16,8 +16,8 @@ from endive.catalog import KVCatalog, TableChange
 from endive.catalog.commit import committer, manifests, rebase
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.publisher import note_published
-from endive.catalog.maintenance import expiry as upkeep
-from endive.catalog.model.records import TABLES_BYTES_CACHED, TableRecord
+from endive.catalog.maintenance import expiry
+from endive.catalog.model.catalog_records import TABLES_BYTES_CACHED, TableRecord
 from endive.catalog.operations import refs
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
@@ -169,8 +169,8 @@ BEFORE, BACKGROUND = MODES
 @pytest.mark.parametrize(
     ("mode", "step"),
     [
-        *((BEFORE, "stage"), (BEFORE, "write"), (BEFORE, "write_list")),
-        *((BACKGROUND, "check_requirements"), (BACKGROUND, "write_list")),
+        *((BEFORE, "compute_rows"), (BEFORE, "write"), (BEFORE, "write_list")),
+        *((BACKGROUND, "_on_top"), (BACKGROUND, "write_list")),
     ],
 )
 @pytest.mark.parametrize("appends", [1, 2])
@@ -204,7 +204,8 @@ def test_an_append_that_cannot_be_worked_out_leaves_no_file(
         if step == "write_list":
             patch.setattr(rebase, "write_list", write_and_fail)
         else:
-            patch.setattr(MetadataFiles if step == "write" else committer, step, fail)
+            place = {"write": MetadataFiles, "_on_top": rebase}.get(step, committer)
+            patch.setattr(place, step, fail)
         with pytest.raises(ValueError, match="nobody thought of"):
             catalog.kv.commit_many([change])
 
@@ -240,14 +241,14 @@ def test_orphans_of_a_table_that_lost_its_name_are_left_alone(
     catalog: EndiveCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.append(numbers(1))
-    require_alone = upkeep._require_alone
+    require_alone = expiry._require_alone
 
     def lose_the_name(*arguments: object) -> None:
         require_alone(*arguments)  # type: ignore[arg-type]
         catalog.rename_table(NAME, "db.moved")
         catalog.create_table(NAME, NUMBERS)
 
-    monkeypatch.setattr(upkeep, "_require_alone", lose_the_name)
+    monkeypatch.setattr(expiry, "_require_alone", lose_the_name)
     with pytest.raises(NotInCatalogError, match="another table"):
         catalog.kv.remove_orphan_files(NAME, older_than_unix_ms=2**60)
 

@@ -27,16 +27,15 @@ from pyiceberg.types import LongType, NestedField
 from endive.catalog import KVCatalog
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.updates import updated
-from endive.catalog.model.keys import SNAPSHOTS, TABLES
-from endive.catalog.model.records import (
-    Decoded,
-    Dumped,
+from endive.catalog.model.catalog_records import (
     SnapshotRecord,
     TableRecord,
     decode_snapshot,
     decode_table,
 )
-from endive.catalog.model.transaction import Transaction
+from endive.catalog.model.encoding import DecodeCache, SchemaJson
+from endive.catalog.model.keys import SNAPSHOTS, TABLES
+from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.protocol.requests import Steps
 from tests.catalog.stand_in import DictStore
@@ -56,7 +55,7 @@ def written(endive: EndiveCatalog) -> EndiveCatalog:
 
 
 def bodies(catalog: EndiveCatalog, space: str) -> list[bytes]:
-    def look(tx: Transaction) -> Steps[list[bytes]]:
+    def look(tx: StoreTransaction) -> Steps[list[bytes]]:
         rows = yield from tx.scan(space.encode())
         return [body for _, body in rows]
 
@@ -73,13 +72,13 @@ def test_what_was_remembered_of_a_record_is_what_its_json_says(written: EndiveCa
 
 def test_a_cache_of_records_forgets_the_oldest_and_decodes_it_again() -> None:
     asked: list[bytes] = []
-    cache = Decoded(lambda body: asked.append(body) or len(body), bytes_max=12)  # type: ignore[func-returns-value]
-    cache.remember(b"one", 3)
-    cache.remember(b"three", 5)
+    cache = DecodeCache(lambda body: asked.append(body) or len(body), bytes_max=12)  # type: ignore[func-returns-value]
+    cache.add(b"one", 3)
+    cache.add(b"three", 5)
     assert (cache(b"one"), cache(b"three"), asked) == (3, 5, [])
-    cache.remember(b"three", 5)
+    cache.add(b"three", 5)
     assert cache.bytes_held == 8
-    cache.remember(b"eleven", 6)
+    cache.add(b"eleven", 6)
 
     assert cache.bytes_held == 11
     assert (cache(b"one"), asked) == (3, [b"one"])
@@ -87,7 +86,7 @@ def test_a_cache_of_records_forgets_the_oldest_and_decodes_it_again() -> None:
 
 
 def test_a_record_that_is_larger_than_its_cache_is_not_kept() -> None:
-    cache = Decoded(len, bytes_max=3)
+    cache = DecodeCache(len, bytes_max=3)
     assert (cache(b"four"), cache.bytes_held) == (4, 0)
 
 
@@ -222,7 +221,7 @@ def test_connections_are_kept_for_the_same_scheme_and_properties() -> None:
 
 
 def test_the_json_of_a_schema_is_kept_for_that_schema_alone() -> None:
-    dumped = Dumped(count_max=1)
+    dumped = SchemaJson(count_max=1)
     other = Schema(NestedField(1, "other", LongType()))
     first = dumped(NUMBERS)
 

@@ -11,9 +11,9 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from endive.catalog import KVCatalog
 from endive.catalog import connection as opening
-from endive.catalog.model import records
+from endive.catalog.model import catalog_records as records
+from endive.catalog.model.catalog_records import CatalogRecord, SnapshotRecord
 from endive.catalog.model.keys import CATALOG
-from endive.catalog.model.records import CatalogRecord, SnapshotRecord
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import ConfigurationError
 from endive.kv import SharedOptions, SharedStore

@@ -11,7 +11,7 @@ from pyiceberg.table import CreateTableTransaction
 
 from endive.catalog import KVCatalog
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
-from endive.catalog.settings import BY_NAME, SETTINGS, faults_of
+from endive.catalog.settings import BY_NAME, SETTINGS, errors_in
 from endive.errors import CatalogNotFoundError, ConfigurationError
 from tests.catalog.tables import NAME, NUMBERS
 
@@ -94,13 +94,13 @@ def test_the_plug_in_refuses_them_too(kv: KVCatalog) -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "", "٣"])  # the last: a digit, but not one of ours
 def test_a_number_of_attempts_is_a_number(value: str) -> None:
-    assert faults_of({"endive.commit.attempts": value}, "table")
+    assert errors_in({"endive.commit.attempts": value}, "table")
 
 
 def test_what_is_possible_is_fine() -> None:
     catalog = {"endive.create": "False", "endive.writer": "exclusive", "endive.metadata-json": "background"}
-    assert faults_of(catalog | {"s3.endpoint": "x", "warehouse": "y"}, "catalog") == []
-    assert faults_of({"endive.commit.attempts": "1", "owner": "ana"}, "table") == []
+    assert errors_in(catalog | {"s3.endpoint": "x", "warehouse": "y"}, "catalog") == []
+    assert errors_in({"endive.commit.attempts": "1", "owner": "ana"}, "table") == []
 
 
 def test_every_property_in_the_code_is_in_the_table() -> None:

@@ -9,11 +9,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from endive.catalog import KVCatalog, TableChange
-from endive.catalog.maintenance import expiry as upkeep
+from endive.catalog.maintenance import expiry
 from endive.catalog.maintenance.check import check
-from endive.catalog.maintenance.clean_up import hand_over, sweep
+from endive.catalog.maintenance.clean_up import delete_pending, reparent_many
+from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.keys import files_of as file_keys
-from endive.catalog.model.records import TableRecord
 from endive.catalog.operations import dropped_tables as dropped
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError
@@ -41,7 +41,7 @@ def catalog(kv: KVCatalog, request: pytest.FixtureRequest, monkeypatch: pytest.M
 @pytest.fixture
 def table(catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:
     """Eight files in as many snapshots, and one that deletes what the first brought."""
-    monkeypatch.setattr(dropped, "PIECE_ROWS", 4)
+    monkeypatch.setattr(dropped, "BATCH_ROWS", 4)
     table = catalog.create_table(NAME, NUMBERS)
     for number in range(FILES):
         table.append(numbers(number))
@@ -59,7 +59,7 @@ def file_rows(store: Counting) -> int:
 
 
 def unswept(store: Counting) -> tuple[int, ...]:
-    return TableRecord.decoded(store.rows[b"__tables/db/t"]).unswept
+    return TableRecord.decoded(store.rows[b"__tables/db/t"]).pending_deletions
 
 
 def test_an_expiry_changes_few_file_rows_at_a_time(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
@@ -99,7 +99,7 @@ def test_a_crash_at_any_point_leaves_nothing_wrong(
 
     kv.export_metadata(NAME)
     assert planned(kv) == expected
-    assert check(kv).leftovers == 0
+    assert check(kv.store, kv.files).leftovers == 0
     assert unswept(store) == ()
     assert file_rows(store) == FILES
     assert kv.check() == []
@@ -119,13 +119,16 @@ def crash_after_the_commit(kv: KVCatalog, store: Counting) -> None:
 def test_the_check_tells_leftovers_from_damage(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
     crash_after_the_commit(catalog.kv, store)
     catalog.kv.export_metadata(NAME)
-    report = check(catalog.kv)
+    report = check(catalog.kv.store, catalog.kv.files)
     assert report.findings == []
     assert report.leftovers > 0
     stray = file_keys(table.metadata.table_uuid, 7) + b"s"
     store.rows[stray] = next(body for key, body in store.rows.items() if key.startswith(b"__files/"))
 
-    assert any("row of a snapshot that is not there" in str(fault) for fault in check(catalog.kv).findings)
+    assert any(
+        "row of a snapshot that is not there" in str(fault)
+        for fault in check(catalog.kv.store, catalog.kv.files).findings
+    )
 
 
 def test_orphans_sweep_too_and_an_append_in_between_does_no_harm(
@@ -169,11 +172,11 @@ def test_who_was_slow_to_sweep_deletes_nothing_of_a_snapshot_that_came_back(
     change = expired(catalog, table, store)
 
     def swept_and_back() -> None:
-        sweep(store, NAME)
+        delete_pending(store, NAME)
         catalog.kv.commit_many([change])
 
     store.before = swept_and_back
-    sweep(store, NAME)
+    delete_pending(store, NAME)
 
     expected = sorted(task.file.file_path for task in table.refresh().scan().plan_files())
     assert len(expected) == FILES
@@ -188,10 +191,10 @@ def test_a_note_is_kept_while_there_are_rows(catalog: EndiveCatalog, table: Tabl
     first = unswept(store)[0]
     store.before = lambda: add_row(table, store, first)
 
-    sweep(store, NAME)
+    delete_pending(store, NAME)
 
     assert unswept(store) == (first,)
-    sweep(store, NAME)
+    delete_pending(store, NAME)
     assert unswept(store) == ()
     assert catalog.kv.check() == []
 
@@ -214,7 +217,7 @@ def test_a_note_is_taken_back_only_by_who_swept_that_very_table(
 
     store.before = replaced
     before = dict(store.rows)
-    sweep(store, NAME)
+    delete_pending(store, NAME)
 
     assert store.rows.keys() == before.keys()
     assert unswept(store)
@@ -227,7 +230,7 @@ def test_nothing_is_handed_over_to_a_snapshot_that_is_not_as_it_was(
     """One of a table that was registered again has no rows of its own, and would be said to list all its files."""
     kv, after = catalog.kv, {}
     *gone, _, _ = (one.snapshot_id for one in kv.snapshots(NAME))
-    assert len(gone) > dropped.PIECE_ROWS
+    assert len(gone) > dropped.BATCH_ROWS
     location = kv.load_table(NAME).metadata_location
 
     def interrupt() -> None:
@@ -245,7 +248,7 @@ def test_nothing_is_handed_over_to_a_snapshot_that_is_not_as_it_was(
         after.update(store.rows)
 
     store.before = interrupt
-    hand_over(store, TableChange(NAME, (), (RemoveSnapshotsUpdate(snapshot_ids=gone),)))
+    reparent_many(store, TableChange(NAME, (), (RemoveSnapshotsUpdate(snapshot_ids=gone),)))
 
     assert after
     assert store.rows == after
@@ -257,7 +260,7 @@ def test_a_snapshot_without_rows_leaves_nothing_to_sweep(
     location = catalog.kv.load_table(NAME).metadata_location
     catalog.kv.drop_table(NAME)
     catalog.kv.register_table(NAME, location)
-    monkeypatch.setattr(upkeep, "sweep", lambda *_: None)
+    monkeypatch.setattr(expiry, "delete_pending", lambda *_: None)
 
     assert len(catalog.kv.expire_snapshots(NAME, FAR).snapshot_ids) == FILES
 

@@ -56,7 +56,7 @@ def test_roll_back(kv: KVCatalog, table: Table) -> None:
     kv.set_current_snapshot(NAME, first.snapshot_id)
     assert [one.snapshot_id for one in kv.history(NAME)][-1] == first.snapshot_id
 
-    with pytest.raises(ConfigurationError, match="does not come from it"):
+    with pytest.raises(ConfigurationError, match="is not an ancestor of the current snapshot"):
         kv.roll_back(NAME, third.snapshot_id)
     with pytest.raises(NotInCatalogError, match="Snapshot does not exist: 7"):
         kv.roll_back(NAME, 7)
@@ -174,7 +174,7 @@ def test_orphans_are_found_and_deleted(kv: KVCatalog, table: Table) -> None:
 def test_nothing_is_an_orphan_where_two_tables_live(kv: KVCatalog, table: Table) -> None:
     kv.create_table("db.inner", NUMBERS, location=f"{table.location()}/inner")
 
-    with pytest.raises(ConfigurationError, match=r"db\.inner lives in the same place"):
+    with pytest.raises(ConfigurationError, match=r"db\.inner is in the same location"):
         kv.remove_orphan_files(NAME, FAR)
 
 
@@ -190,7 +190,7 @@ def test_two_tables_in_one_place_do_each_other_no_harm(
     assert other.location() == table.location()
 
     for name, neighbour in ((NAME, r"db\.other"), ("db.other", r"db\.t")):
-        with pytest.raises(ConfigurationError, match=f"{neighbour} lives in the same place"):
+        with pytest.raises(ConfigurationError, match=f"{neighbour} is in the same location"):
             kv.remove_orphan_files(name, FAR)
     assert (rows_of(table), rows_of(other)) == ([1, 2, 3], [8])
     assert kv.check() == []

@@ -27,15 +27,16 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
-from endive.catalog.commit.changes import TableChange, stage
-from endive.catalog.commit.transaction import Stale, commit_changes
+from endive.catalog.commit.apply import Stale, apply_commit
+from endive.catalog.commit.change import TableChange
+from endive.catalog.commit.prepared import PreparedCommit, compute_rows
+from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord
 from endive.catalog.model.keys import dropped_key, history_of, snapshots_of, table_key
 from endive.catalog.model.names import Identifier
-from endive.catalog.model.records import SnapshotRecord, TableRecord
 from endive.catalog.operations import dropped_tables as dropped_module
 from endive.catalog.operations.dropped_tables import rows_of
 from endive.catalog.operations.namespaces import create_namespace
-from endive.catalog.operations.tables import TableView, create_table, drop_table, rename_table
+from endive.catalog.operations.table_rows import TableView, create_table, drop_table, rename_table
 from endive.errors import AlreadyInCatalogError, EndiveError, NotInCatalogError, OutcomeUnknownError
 from endive.kv.log.shared_epoch import MemberState, catch_up, commit_group, join_shared
 from endive.kv.sst.reading import NoCache
@@ -86,7 +87,7 @@ def follows(_properties: object) -> bool:
 
 
 def committed_inside(letter: str, tx: Transaction) -> Steps[bool]:
-    answer = yield from commit_changes(tx, [(change_of(letter, TABLE), None)], f"commit {letter}", 10, follows)
+    answer = yield from apply_commit(tx, [PreparedCommit(change_of(letter, TABLE))], f"commit {letter}", 10, follows)
     return not isinstance(answer, Stale)
 
 
@@ -94,8 +95,8 @@ def committed_as_known(letter: str, known: bytes, tx: Transaction) -> Steps[bool
     """Commit what was worked out on the record `known`."""
     change = change_of(letter, TABLE)
     view = TableView(TableRecord.decoded(known), (), ())
-    staged = stage(change, view, 10, lambda _: f"file of {letter}")
-    answer = yield from commit_changes(tx, [(change, staged)], f"commit {letter}", 10, follows)
+    rows = compute_rows(change, view, 10, lambda _: f"file of {letter}")
+    answer = yield from apply_commit(tx, [PreparedCommit(change, rows)], f"commit {letter}", 10, follows)
     return not isinstance(answer, Stale)
 
 
@@ -129,7 +130,7 @@ def clearing(state: MemberState) -> Steps[str]:
     state = yield from catch_up(state)
     seen, _ = yield from run_functions((dropped_rows,), state.manifest.value.runs, state.recent, NoCache())
     keys: tuple[bytes, ...] = tuple(seen[0].value)
-    for work in (partial(clear_piece, keys), forget):
+    for work in (partial(clear_batch, keys), forget):
         ended = yield from commit_group(state, (work,), NoCache(), LOOKS)
         if ended.outcomes[0].error is not None:
             raise ended.outcomes[0].error
@@ -142,13 +143,13 @@ def dropped_rows(tx: Transaction) -> Steps[list[bytes]]:
     return keys
 
 
-def clear_piece(keys: tuple[bytes, ...], tx: Transaction) -> Steps[bool]:
-    is_dropped = yield from dropped_module._clear_piece(tx, TABLE_ID, keys)
+def clear_batch(keys: tuple[bytes, ...], tx: Transaction) -> Steps[bool]:
+    is_dropped = yield from dropped_module._clear_batch(tx, TABLE_ID, keys)
     return is_dropped
 
 
 def forget(tx: Transaction) -> Steps[None]:
-    yield from dropped_module._forget(tx, TABLE_ID)
+    yield from dropped_module._delete_mark(tx, TABLE_ID)
 
 
 def doing(event: str, work: Callable[..., Steps[bool]], state: MemberState) -> Steps[str]:

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from endive.catalog.commit import transaction as commit
-from endive.catalog.commit.changes import Staged
-from endive.catalog.model.records import TableRecord
+from endive.catalog.commit import apply as commit
+from endive.catalog.commit.prepared import ChangedRows
+from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.operations import dropped_tables as dropped_rows
-from endive.catalog.operations import tables
+from endive.catalog.operations import table_rows
 from endive.kv.transaction import Transaction
 from endive.protocol.requests import Steps
 from endive.testing.automaton import Program
@@ -95,10 +95,10 @@ def test_nothing_goes_wrong_in_long_searches(case: Case) -> None:
 
 
 def test_a_commit_that_does_not_look_at_the_version_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fits_by_name(staged: Staged, record: TableRecord | None) -> bool:
-        return (record is None) == (staged.base_uuid is None)
+    def fits_by_name(rows: ChangedRows, record: TableRecord | None) -> bool:
+        return (record is None) == (rows.base_uuid is None)
 
-    monkeypatch.setattr(commit, "_still_fits", fits_by_name)
+    monkeypatch.setattr(ChangedRows, "fits", fits_by_name)
 
     assert searched(COMMITTERS, Bounds(preemptions=2)).violation is not None
 
@@ -107,7 +107,7 @@ def test_a_commit_that_is_not_remembered_is_found(monkeypatch: pytest.MonkeyPatc
     def forgets(*_: object) -> Steps[None]:
         yield from ()
 
-    monkeypatch.setattr(commit, "_answer_of", forgets)
+    monkeypatch.setattr(commit, "_stored_result", forgets)
 
     assert searched({"repeating": partial(repeating, "b", STATE)}, Bounds()).violation is not None
 
@@ -119,7 +119,7 @@ def test_who_clears_without_looking_for_the_mark_is_found(monkeypatch: pytest.Mo
             tx.delete(key)
         return True
 
-    monkeypatch.setattr(dropped_rows, "_clear_piece", clears_anyway)
+    monkeypatch.setattr(dropped_rows, "_clear_batch", clears_anyway)
 
     assert searched(COMING_BACK, Bounds(preemptions=2)).violation is not None
 
@@ -128,6 +128,6 @@ def test_who_comes_back_without_looking_for_the_mark_is_found(monkeypatch: pytes
     def never_minds(*_: object) -> Steps[None]:
         yield from ()
 
-    monkeypatch.setattr(tables, "require_cleared", never_minds)
+    monkeypatch.setattr(table_rows, "require_cleared", never_minds)
 
     assert searched(COMING_BACK, Bounds(preemptions=2)).violation is not None

@@ -17,6 +17,7 @@ from endive.objects.records import RecordStore, open_records
 from tests.contract.test_object_stores import (  # noqa: F401 - the contract, run on `objects` as it is here
     test_a_create_on_a_taken_name_changes_nothing,
     test_a_listing_is_sorted_and_starts_after_a_path,
+    test_a_listing_says_when_objects_were_written,
     test_of_many_threads_one_wins,
     test_put_writes_over_what_is_there,
     test_ranges_end_where_the_object_ends,
@@ -46,12 +47,6 @@ def place(request: pytest.FixtureRequest) -> tuple[str, str]:
 @pytest.fixture
 def objects(place: tuple[str, str]) -> ObjectStore:
     return open_objects(place[0], endpoint=place[1])
-
-
-def test_a_listing_says_when_objects_were_written(objects: ObjectStore) -> None:
-    objects.put_if_absent("wal/1", b"")
-
-    assert all(info.modified_unix_ms > 10**12 for info in objects.list(""))
 
 
 def test_the_store_runs_on_it(objects: ObjectStore) -> None:

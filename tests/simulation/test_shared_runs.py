@@ -33,7 +33,7 @@ def test_a_run_can_be_repeated() -> None:
 
 
 def test_runs_do_something() -> None:
-    run = SharedRun(3)
+    run = SharedRun(7)
     run.play()
 
     assert sum(one.acknowledged_ms < inf for one in run.appended.values()) > 100

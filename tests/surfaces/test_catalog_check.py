@@ -11,10 +11,10 @@ import pytest
 from endive.catalog.maintenance import check as checking
 from endive.catalog.maintenance.row_check import Finding
 from endive.catalog.model import keys
+from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord
 from endive.catalog.model.keys import table_key
-from endive.catalog.model.records import SnapshotRecord, TableRecord
-from endive.catalog.model.transaction import Transaction, TransactionFunction
-from endive.catalog.operations.tables import drop_table
+from endive.catalog.model.transaction import StoreTransaction, TransactionFunction
+from endive.catalog.operations.table_rows import drop_table
 from endive.protocol.requests import Steps
 from tests.surfaces.lake import Lake, events
 
@@ -133,7 +133,7 @@ def test_data_files_are_looked_for_if_wanted(filled: Lake) -> None:
 
 
 def putting(key: bytes, value: bytes) -> TransactionFunction[None]:
-    def work(tx: Transaction) -> Steps[None]:
+    def work(tx: StoreTransaction) -> Steps[None]:
         yield from ()
         tx.put(key, value)
 
@@ -143,7 +143,7 @@ def putting(key: bytes, value: bytes) -> TransactionFunction[None]:
 def removing(prefix: str) -> TransactionFunction[None]:
     """Remove the first row of a keyspace."""
 
-    def work(tx: Transaction) -> Steps[None]:
+    def work(tx: StoreTransaction) -> Steps[None]:
         rows = yield from tx.scan(prefix.encode())
         tx.delete(rows[0][0])
 
@@ -153,7 +153,7 @@ def removing(prefix: str) -> TransactionFunction[None]:
 def spoiling(prefix: str) -> TransactionFunction[None]:
     """Write half of the first row of a keyspace."""
 
-    def work(tx: Transaction) -> Steps[None]:
+    def work(tx: StoreTransaction) -> Steps[None]:
         rows = yield from tx.scan(prefix.encode())
         key, body = rows[0]
         tx.put(key, body[: len(body) // 2])
@@ -164,7 +164,7 @@ def spoiling(prefix: str) -> TransactionFunction[None]:
 def moving(prefix: str, old: bytes, new: bytes) -> TransactionFunction[None]:
     """Put the first row of a keyspace under another key, in the place of its own."""
 
-    def work(tx: Transaction) -> Steps[None]:
+    def work(tx: StoreTransaction) -> Steps[None]:
         rows = yield from tx.scan(prefix.encode())
         key, body = rows[0]
         tx.delete(key)
@@ -174,7 +174,7 @@ def moving(prefix: str, old: bytes, new: bytes) -> TransactionFunction[None]:
 
 
 def changing_table(change: Callable[[TableRecord], TableRecord]) -> TransactionFunction[None]:
-    def work(tx: Transaction) -> Steps[None]:
+    def work(tx: StoreTransaction) -> Steps[None]:
         body = yield from tx.get(EVENTS)
         assert body is not None
         tx.put(EVENTS, change(TableRecord.decoded(body)).encoded())
@@ -182,34 +182,34 @@ def changing_table(change: Callable[[TableRecord], TableRecord]) -> TransactionF
     return work
 
 
-def other_figures(tx: Transaction) -> Steps[None]:
+def other_figures(tx: StoreTransaction) -> Steps[None]:
     """A file's row with another number of rows than its manifest has."""
     rows = yield from tx.scan(keys.FILES.encode())
     key, body = rows[0]
     tx.put(key, json.dumps(json.loads(body) | {"record_count": 99}).encode())
 
 
-def a_file_too_many(tx: Transaction) -> Steps[None]:
+def a_file_too_many(tx: StoreTransaction) -> Steps[None]:
     rows = yield from tx.scan(keys.FILES.encode())
     key, body = rows[0]
     tx.put(key.replace(b".parquet", b"-2.parquet"), body.replace(b".parquet", b"-2.parquet"))
 
 
-def same_uuid_twice(tx: Transaction) -> Steps[None]:
+def same_uuid_twice(tx: StoreTransaction) -> Steps[None]:
     body = yield from tx.get(EVENTS)
     assert body is not None
     record = replace(TableRecord.decoded(body), identifier=("db", "twin"))
     tx.put(table_key(record.identifier), record.encoded())
 
 
-def files_of_no_snapshot(tx: Transaction) -> Steps[None]:
+def files_of_no_snapshot(tx: StoreTransaction) -> Steps[None]:
     rows = yield from tx.scan(keys.FILES.encode())
     key, body = rows[0]
     space, uuid, _, path = key.decode().split("/", 3)
     tx.put(f"{space}/{uuid}/77/{path}".encode(), body)
 
 
-def parent_without_record(tx: Transaction) -> Steps[None]:
+def parent_without_record(tx: StoreTransaction) -> Steps[None]:
     """The younger of two snapshots says that it builds on one that is not there."""
     rows = yield from tx.scan(keys.SNAPSHOTS.encode())
     for key, body in rows:
@@ -300,6 +300,6 @@ def test_a_table_that_changes_during_the_look_is_looked_at_anew(filled: Lake, mo
         return report
 
     monkeypatch.setattr(checking, "_look_at", look_and_be_disturbed)
-    filled.use(lambda catalog: looks.append(len(checking.check(catalog.kv).findings)))
+    filled.use(lambda catalog: looks.append(len(checking.check(catalog.kv.store, catalog.kv.files).findings)))
 
     assert looks == [1, 1, 0]

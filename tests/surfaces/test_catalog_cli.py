@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 from typer.testing import CliRunner
 
-from endive.catalog.model.transaction import Transaction
+from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.cli.app import app
 from endive.cli.catalog import app as catalog_app
@@ -350,7 +350,7 @@ def test_every_command_teaches_by_an_example(endive: CommandLine) -> None:
     ],
 )
 def test_a_damaged_record_is_named_with_the_remedy(filled: Lake, space: str, words: tuple[str, ...], what: str) -> None:
-    def spoil(tx: Transaction) -> Steps[None]:
+    def spoil(tx: StoreTransaction) -> Steps[None]:
         rows = yield from tx.scan(space.encode())
         for key, _ in rows:
             tx.put(key, b"{}")

@@ -1,24 +1,21 @@
-"""Metadata files: where they go, when they are written, and how they are deleted again."""
+"""Metadata files: their locations, when they are written, and how they are read and deleted."""
 
 import logging
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.serializers import Compressor, FromInputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.config import Config
 
+from endive.catalog.iceberg import metadata_file_version
+from endive.catalog.settings import BACKGROUND, BEFORE, METADATA_JSON
 from endive.errors import ConfigurationError
 
-MODE = "endive.metadata-json"
-"""Property of a table, or of the catalog for tables that do not say: when the metadata file is written."""
-BEFORE, BACKGROUND = "before-acknowledgement", "background"
-
 IO_MAX = 64
-"""What reads and writes files holds connections: it is kept from commit to commit, by scheme and properties."""
+"""FileIO objects that are kept from commit to commit, by scheme and properties: they hold connections."""
 
 logger = logging.getLogger(__name__)
 
@@ -31,42 +28,42 @@ class MetadataFiles:
         self._shared_io = lru_cache(maxsize=IO_MAX)(_new_io)
 
     def io(self, location: str, properties: Mapping[str, str] | None = None) -> FileIO:
-        """Return what reads and writes files at a location; a table's properties come before the catalog's."""
+        """Return the FileIO for a location; a table's properties override the catalog's."""
         scheme = location.partition("://")[0] if "://" in location else "file"
         return self._shared_io(scheme, tuple({**self.properties, **(properties or {})}.items()))
 
-    def written_before(self, properties: Mapping[str, str]) -> bool:
+    def written_first(self, properties: Mapping[str, str]) -> bool:
         """Whether the metadata file of a table with these properties is written before a commit is acknowledged."""
-        mode = properties.get(MODE, self.properties.get(MODE, BEFORE))
-        if mode not in {BEFORE, BACKGROUND}:
-            raise ConfigurationError(MODE, [f"{mode!r} is neither {BEFORE!r} nor {BACKGROUND!r}"])
+        mode = properties.get(METADATA_JSON, self.properties.get(METADATA_JSON, BEFORE))
+        if mode not in (BEFORE, BACKGROUND):
+            raise ConfigurationError(METADATA_JSON, [f"{mode!r} is neither {BEFORE!r} nor {BACKGROUND!r}"])
         return mode == BEFORE
 
     def new_location(self, metadata: TableMetadata, previous: str) -> str:
-        """Return a name that no other file has, numbered after the previous metadata file."""
+        """Return a unique location, numbered after the previous metadata file."""
         provider = load_location_provider(metadata.location, metadata.properties)
-        number = MetastoreCatalog._parse_metadata_version(previous) + 1 if previous else 0
+        number = metadata_file_version(previous) + 1 if previous else 0
         return provider.new_table_metadata_file_location(number)
 
     def read(self, location: str) -> TableMetadata:
-        """Return what a metadata file says."""
+        """Return the metadata in a metadata file."""
         return FromInputFile.table_metadata(self.io(location).new_input(location))
 
     def write(self, metadata: TableMetadata, location: str) -> None:
-        """Write a metadata file under a name that no other has: so nobody needs to look whether it is there."""
+        """Write a metadata file. Its location is unique, so it is not checked whether a file exists there."""
         body = metadata.model_dump_json(exclude_none=not _says_no_snapshot()).encode()
         compress = Compressor.get_compressor(location).bytes_compressor()
         with self.io(location, metadata.properties).new_output(location).create(overwrite=True) as stream:
             stream.write(compress(body))
 
     def delete(self, location: str) -> None:
-        """Delete a file that nothing names; what cannot be deleted stays as an orphan."""
+        """Delete a file that nothing refers to; one that cannot be deleted stays as an orphan."""
         try:
             self.io(location).delete(location)
         except FileNotFoundError:
             pass
         except OSError:
-            logger.warning("could not delete %s, which nothing names", location, exc_info=True)
+            logger.warning("could not delete %s, which nothing refers to", location, exc_info=True)
 
 
 def _new_io(scheme: str, properties: tuple[tuple[str, str], ...]) -> FileIO:
@@ -75,5 +72,5 @@ def _new_io(scheme: str, properties: tuple[tuple[str, str], ...]) -> FileIO:
 
 @cache
 def _says_no_snapshot() -> bool:
-    """Whether PyIceberg's configuration wants `null` for what a table does not have, for old readers of its files."""
+    """Whether PyIceberg's configuration asks for `null` in place of missing fields, for old readers of its files."""
     return bool(Config().get_bool("legacy-current-snapshot-id"))

@@ -14,15 +14,14 @@ from dataclasses import replace
 from threading import Condition, Thread
 from uuid import UUID
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import _update_table_metadata_log
 
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.iceberg import delete_old_metadata, with_log_entry
 from endive.catalog.model.keys import table_key
 from endive.catalog.model.names import Identifier, text_of
-from endive.catalog.model.transaction import Transaction, TransactionalStore
-from endive.catalog.operations import tables
+from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
+from endive.catalog.operations import table_rows
 from endive.errors import NotInCatalogError
 from endive.protocol.requests import Steps
 
@@ -36,10 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 def note_published(
-    tx: Transaction, identifier: Identifier, uuid: UUID, version: int, location: str, published: TableMetadata
+    tx: StoreTransaction, identifier: Identifier, uuid: UUID, version: int, location: str, published: TableMetadata
 ) -> Steps[bool]:
     """Let a table's record name a metadata file; False if it names one that is as new, or is another table's."""
-    record = yield from tables.find_table(tx, identifier)
+    record = yield from table_rows.find_table(tx, identifier)
     if record is None or record.uuid != uuid or record.metadata_version >= version:
         return False
     metadata = record.metadata.model_copy(update={"metadata_log": published.metadata_log})
@@ -88,8 +87,8 @@ class Publisher:
     def publish(self, identifier: Identifier) -> str:
         """Write the metadata file of a table's newest state if it is not there; return where it is."""
 
-        def look(tx: Transaction) -> Steps[tables.TableView]:
-            view = yield from tables.load_table(tx, identifier)
+        def look(tx: StoreTransaction) -> Steps[table_rows.TableView]:
+            view = yield from table_rows.load_table(tx, identifier)
             return view
 
         view = self.store.read(look)
@@ -97,7 +96,7 @@ class Publisher:
         if not record.is_dirty:
             return record.metadata_location
         if record.metadata_location:
-            metadata = _update_table_metadata_log(metadata, record.metadata_location, record.metadata_unix_ms)
+            metadata = with_log_entry(metadata, record.metadata_location, record.metadata_unix_ms)
         location = self.files.new_location(metadata, record.metadata_location)
         self.files.write(metadata, location)
         noted = self.store.transact(
@@ -106,14 +105,14 @@ class Publisher:
         if not noted:
             self.files.delete(location)
             return self.publish_again(identifier)
-        Catalog._delete_old_metadata(self.files.io(location), view.metadata, metadata)
+        delete_old_metadata(self.files.io(location), view.metadata, metadata)
         return location
 
     def publish_again(self, identifier: Identifier) -> str:
         """Return where the file is that somebody else has written meanwhile."""
 
-        def look(tx: Transaction) -> Steps[str]:
-            record = yield from tables.require_table(tx, identifier)
+        def look(tx: StoreTransaction) -> Steps[str]:
+            record = yield from table_rows.require_table(tx, identifier)
             return record.metadata_location
 
         return self.store.read(look)

@@ -1,22 +1,16 @@
-"""An append that lost its race, put on top of what won.
+"""Rebase of an append that lost its race: a manifest list on top of the snapshot that won.
 
-Appends commute: files that one adds cannot contradict what another did. So when the only thing wrong with a commit is
-that its branch has moved on, the catalog does what Iceberg's clients do in that case, where the newest state is at
-hand: it writes a manifest list of the branch's manifests and the manifests of the append, with the next sequence
-number, the new parent and new totals, and commits that.
+When the only problem of an append is that its branch has moved on (`endive.catalog.commit.decision`), the catalog does
+what Iceberg's clients do in that case, where the newest state is at hand: it writes a manifest list of the branch's
+manifests and the append's manifests, with the next sequence number, the new parent and new totals.
 
-**What is kept.** The snapshot id, and the manifests: their entries have no sequence number of their own, and inherit
-the one in the list. Two cases need manifests of their own: one that was merged with older files (only the added ones
-belong to the append), and several snapshots in one commit (PyIceberg has read the first one's list by then, and its
-cache goes by the manifests' paths).
+**Kept** are the snapshot id and the manifests: their entries have no sequence number of their own, and inherit the one
+in the list. Two cases need new manifests: a manifest that was merged with older files (only the added ones belong to
+the append), and several snapshots in one commit (PyIceberg has read the first one's list by then, and its cache goes by
+the manifests' paths).
 
-**What is refused.** Anything that is not an append: overwrites and deletes were decided on the files of the state that
-they saw, and their authors must look again; also those that found nothing to delete, and only add (`AssertUnmoved`). A
-branch that is gone. Tables whose owner wants to hear of every conflict (`commit.retry.num-retries=0`). Tables of format
-3, whose row ids PyIceberg cannot assign yet.
-
-**What may be deleted.** What was written for an attempt that certainly failed; and after success the list that the
-client wrote, which nothing names any more.
+**Deleted** are the files written for an attempt that certainly failed, and after success the list that the client
+wrote, which nothing refers to any more.
 """
 
 from dataclasses import replace
@@ -24,82 +18,13 @@ from uuid import UUID
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile, clear_manifest_cache
-from pyiceberg.table import TableProperties
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertRefSnapshotId,
-    SetSnapshotRefUpdate,
-    TableRequirement,
-    TableUpdate,
-)
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, TableRequirement, TableUpdate
 
-from endive.catalog.commit.changes import TableChange, added_snapshots, failed_requirements
+from endive.catalog.commit.change import TableChange
+from endive.catalog.commit.decision import branch_of, last_sequence_number
 from endive.catalog.commit.manifests import metadata_path, own_manifests, read_list, unassigned, write_added, write_list
-
-RETRIES = TableProperties.COMMIT_NUM_RETRIES
-
-MAY_MOVE = "endive.rebase"
-"""In a snapshot's summary: `false` if it was decided on the state that it was built on, and must not follow another."""
-
-
-class AssertUnmoved(AssertRefSnapshotId):
-    """A branch is where it was, and what is committed was decided on that: it must not follow if the branch moves."""
-
-
-def is_append(change: TableChange) -> bool:
-    """Whether all that a change does to a table's branches is to add files to one, whatever is there."""
-    snapshots = added_snapshots(change)
-    moves = [update for update in change.updates if isinstance(update, SetSnapshotRefUpdate)]
-    return (
-        bool(snapshots)
-        and len({update.ref_name for update in moves}) == 1
-        and {update.snapshot_id for update in moves} <= {one.snapshot_id for one in snapshots}  # no roll-back
-        and all(_adds_only(one) for one in snapshots)
-        and not any(isinstance(one, AssertUnmoved) for one in change.requirements)
-    )
-
-
-def _adds_only(snapshot: Snapshot) -> bool:
-    """Whether a snapshot adds files, and does not depend on what was there before."""
-    summary = snapshot.summary
-    return (
-        summary is not None
-        and summary.operation == Operation.APPEND
-        and summary.additional_properties.get(MAY_MOVE) != "false"
-    )
-
-
-def must_rebase(change: TableChange, metadata: TableMetadata) -> bool:
-    """Whether a change fits the state once it is rebased, and not before."""
-    if not is_append(change) or metadata.format_version > 2 or metadata.properties.get(RETRIES) == "0":
-        return False
-    if any(metadata.snapshot_by_id(one.snapshot_id) is not None for one in added_snapshots(change)):
-        return False  # it has happened
-    failed = failed_requirements(change, metadata)
-    if any(not isinstance(requirement, AssertRefSnapshotId) for requirement, _ in failed):
-        return False
-    expected = {one.ref: one.snapshot_id for one in change.requirements if isinstance(one, AssertRefSnapshotId)}
-    branch = _branch(change)
-    if expected.get(branch) is not None and branch not in metadata.refs:
-        return False  # the branch was dropped: there is nothing to append to
-    return bool(failed) or _sequence_is_taken(change, metadata)
-
-
-def _branch(change: TableChange) -> str:
-    return next(update.ref_name for update in change.updates if isinstance(update, SetSnapshotRefUpdate))
-
-
-def _sequence_is_taken(change: TableChange, metadata: TableMetadata) -> bool:
-    """Whether somebody, on another branch perhaps, has used up the sequence number."""
-    last = _last_sequence_number(metadata)
-    return last is not None and any((one.sequence_number or 0) <= last for one in added_snapshots(change))
-
-
-def _last_sequence_number(metadata: TableMetadata) -> int | None:
-    """Return the newest sequence number; None for tables of format 1, which have none."""
-    return None if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number
 
 
 def rebase(
@@ -111,16 +36,16 @@ def rebase(
     now_ms: int,
     written: list[str],
 ) -> TableChange:
-    """Write what a change needs on top of `metadata`, and return it. Call only if `must_rebase` says so.
+    """Write the files of an append on top of `metadata`, and return the changed append. Only if `must_rebase`.
 
-    `written`: where every file is noted before it is written, for who has to delete them if this or what follows fails.
+    `written`: gets every file before it is written, so that the caller can delete them if the commit fails.
     """
-    branch = _branch(change)
+    branch = branch_of(change)
     head = metadata.snapshot_by_name(branch)
     manifests: list[ManifestFile] = list(read_list(io, head.manifest_list)) if head is not None else []
     moved: dict[int, Snapshot] = {}
-    snapshots = added_snapshots(change)
-    last = _last_sequence_number(metadata)
+    snapshots = change.added_snapshots
+    last = last_sequence_number(metadata)
     for number, old in enumerate(snapshots, start=1):
         sequence_number = last + number if last is not None else 0
         own = own_manifests(read_list(io, old.manifest_list), old.snapshot_id)

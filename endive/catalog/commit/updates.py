@@ -1,23 +1,35 @@
 """Iceberg's updates applied to a table's metadata, without copying the whole table.
 
 PyIceberg's own `update_table_metadata` ends with a deep copy of everything, which takes longer than all the rest of a
-commit. Its single updates build the metadata anew where they change it and share what they leave, so the copy protects
-from nobody who keeps to that: records are shared between threads, and nothing in them is changed in place.
+commit. Its single updates build a new object where they change something and share the rest. The copy is not needed:
+records are shared between threads, and nothing in them is changed in place.
 """
 
 from collections.abc import Sequence
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AddSortOrderUpdate,
+    AssignUUIDUpdate,
     RemovePropertiesUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetDefaultSpecUpdate,
+    SetLocationUpdate,
     SetPropertiesUpdate,
     TableUpdate,
-    _apply_table_update,
-    _TableMetadataUpdateContext,
-    _update_table_metadata_log,
+    UpgradeFormatVersionUpdate,
+    update_table_metadata,
 )
 
-STRUCTURE = (
+from endive.catalog.commit.change import PROPERTY_UPDATES, TableChange
+from endive.catalog.iceberg import empty_table_metadata, with_log_entry, with_updates
+from endive.catalog.model.names import text_of
+from endive.errors import CommitConflictError
+
+STRUCTURE_FIELDS = (
     "schemas",
     "current_schema_id",
     "partition_specs",
@@ -25,24 +37,59 @@ STRUCTURE = (
     "sort_orders",
     "default_sort_order_id",
 )
-"""What must fit together; an update that does not touch any of it shares it."""
+"""Fields that must fit together; an update that touches none of them shares them all."""
+
+STRUCTURE_UPDATES = (
+    AssignUUIDUpdate,
+    UpgradeFormatVersionUpdate,
+    AddSchemaUpdate,
+    SetCurrentSchemaUpdate,
+    AddPartitionSpecUpdate,
+    SetDefaultSpecUpdate,
+    AddSortOrderUpdate,
+    SetDefaultSortOrderUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+)
+
+
+def applied(change: TableChange, base: TableMetadata | None, previous: str, now_ms: int) -> TableMetadata:
+    """Return the metadata after a change; `base` itself if the change has no effect.
+
+    `previous`: the metadata file that goes into the metadata log; empty: none.
+    """
+    if base is None:
+        return _at(update_table_metadata(empty_table_metadata(), change.updates, enforce_validation=True), None, now_ms)
+    now_ms = max(now_ms, base.last_updated_ms + 1)  # time does not go backwards in a table
+    try:
+        new = updated(base, change.updates, previous, now_ms)
+    except KeyError as error:
+        problem = f"property {error.args[0]!r} was already removed by a concurrent commit"
+        raise CommitConflictError(text_of(change.identifier), problem) from error
+    return _at(new, base, now_ms)
 
 
 def updated(base: TableMetadata, updates: Sequence[TableUpdate], previous: str, now_ms: int) -> TableMetadata:
-    """Return the metadata after the updates; `base` itself if they change nothing.
+    """Return the metadata after updates; `base` itself if they change nothing. Updates without a time get `now_ms`."""
+    only_properties = PROPERTY_UPDATES.issuperset(map(type, updates))
+    new = _with_properties(base, updates, now_ms) if only_properties else _with_all(base, updates, now_ms)
+    return with_log_entry(new, previous, base.last_updated_ms) if previous and new is not base else new
 
-    `previous`: the metadata file that goes into the log; empty: none. Updates that do not say when they happened have
-    happened at `now_ms`.
-    """
-    if all(isinstance(update, (SetPropertiesUpdate, RemovePropertiesUpdate)) for update in updates):
-        new = _with_properties(base, updates, now_ms)
-    else:
-        new = _with_all(base, updates, now_ms)
-    return new if new is base or not previous else _update_table_metadata_log(new, previous, base.last_updated_ms)
+
+def _with_all(base: TableMetadata, updates: Sequence[TableUpdate], now_ms: int) -> TableMetadata:
+    new = with_updates(base, updates)
+    if new is base:
+        return base
+    if base.last_updated_ms == new.last_updated_ms:
+        new = new.model_copy(update={"last_updated_ms": now_ms})
+    if any(getattr(new, name) is not getattr(base, name) for name in STRUCTURE_FIELDS):
+        new.spec().check_compatible(new.schema())
+        new.sort_order().check_compatible(new.schema())
+    return new
 
 
 def _with_properties(base: TableMetadata, updates: Sequence[TableUpdate], now_ms: int) -> TableMetadata:
-    """Return the metadata with other properties, by one copy; the most frequent change, and the cheapest."""
+    """Return the metadata with other properties by one copy: the most frequent change."""
     properties = dict(base.properties)
     has_changes = False
     for update in updates:
@@ -56,16 +103,28 @@ def _with_properties(base: TableMetadata, updates: Sequence[TableUpdate], now_ms
     return base.model_copy(update={"properties": properties, "last_updated_ms": now_ms}) if has_changes else base
 
 
-def _with_all(base: TableMetadata, updates: Sequence[TableUpdate], now_ms: int) -> TableMetadata:
-    context = _TableMetadataUpdateContext()
-    new = base
-    for update in updates:
-        new = _apply_table_update(update, new, context)
-    if not context.has_changes():
+def structure_after(change: TableChange, base: TableMetadata | None) -> TableMetadata:
+    """Return the metadata with a change's schemas, specs and properties, but without its snapshots."""
+    updates = tuple(update for update in change.updates if isinstance(update, STRUCTURE_UPDATES))
+    if base is not None and not updates:
         return base
-    if base.last_updated_ms == new.last_updated_ms:
-        new = new.model_copy(update={"last_updated_ms": now_ms})
-    if any(getattr(new, name) is not getattr(base, name) for name in STRUCTURE):
-        new.spec().check_compatible(new.schema())
-        new.sort_order().check_compatible(new.schema())
-    return new
+    return update_table_metadata(base if base is not None else empty_table_metadata(), updates)
+
+
+def _at(new: TableMetadata, base: TableMetadata | None, now_ms: int) -> TableMetadata:
+    """Return the metadata with the given time in place of the time of this call.
+
+    A transaction function may depend on nothing but what it reads and its arguments.
+    """
+    if new is base or new.last_updated_ms == now_ms:
+        return new
+    if any(new.last_updated_ms == one.timestamp_ms for one in new.snapshots):
+        return new
+    log_length = len(base.snapshot_log) if base is not None else 0
+    log = [
+        entry.model_copy(update={"timestamp_ms": now_ms})
+        if number >= log_length and entry.timestamp_ms == new.last_updated_ms
+        else entry
+        for number, entry in enumerate(new.snapshot_log)
+    ]
+    return new.model_copy(update={"last_updated_ms": now_ms, "snapshot_log": log})

@@ -13,25 +13,22 @@ counts only if the table's record is the same after the look as before it; else 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, FileFormat, ManifestFile
 from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog.commit.manifests import read_entries, read_list
+from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.maintenance.row_check import Finding, check_rows, words_of
+from endive.catalog.model.catalog_records import SnapshotRecord
 from endive.catalog.model.file_rows import CHANGES, NONE, chain_of, files_by_snapshot, walked
 from endive.catalog.model.names import Identifier, table_of, text_of
-from endive.catalog.model.records import SnapshotRecord
-from endive.catalog.model.transaction import Transaction
-from endive.catalog.operations import tables
-from endive.catalog.operations.tables import TableView
+from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
+from endive.catalog.operations import table_rows
+from endive.catalog.operations.table_rows import TableView
 from endive.errors import NotInCatalogError
 from endive.protocol.requests import Steps
-
-if TYPE_CHECKING:
-    from endive.catalog.table_catalog import TableCatalog
 
 LOOKS_MAX = 5
 """How often a table is looked at anew because it changed meanwhile; what is seen last is reported."""
@@ -64,16 +61,19 @@ class CatalogReport:
 
 
 def check(
-    catalog: "TableCatalog", identifier: str | Identifier | None = None, data_files: bool = False
+    store: TransactionalStore,
+    files: MetadataFiles,
+    identifier: str | Identifier | None = None,
+    data_files: bool = False,
 ) -> CatalogReport:
     """Look at a table, or at the whole catalog. `data_files`: also whether every data file is there."""
     if identifier is not None:
-        return _check_table(catalog, table_of(identifier), data_files)
-    rows = catalog.store.read(check_rows)
+        return _check_table(store, files, table_of(identifier), data_files)
+    rows = store.read(check_rows)
     report = CatalogReport(findings=rows.findings, leftovers=rows.leftovers)
     for name in rows.tables:
         try:
-            report.add(_check_table(catalog, name, data_files))
+            report.add(_check_table(store, files, name, data_files))
         except NotInCatalogError:
             continue  # dropped or renamed since
     return report
@@ -98,40 +98,40 @@ class _Look:
         self.report.findings.append(Finding(f"{self.name}: {place}" if place else self.name, problem))
 
 
-def _check_table(catalog: "TableCatalog", name: Identifier, data_files: bool) -> CatalogReport:
+def _check_table(store: TransactionalStore, files: MetadataFiles, name: Identifier, data_files: bool) -> CatalogReport:
     report = CatalogReport()
     for _ in range(LOOKS_MAX):
-        before = catalog.store.read(lambda tx: tables.require_table(tx, name))
-        report = _look_at(catalog, name, data_files)
-        if not report.findings or catalog.store.read(lambda tx: tables.find_table(tx, name)) == before:
+        before = store.read(lambda tx: table_rows.require_table(tx, name))
+        report = _look_at(store, files, name, data_files)
+        if not report.findings or store.read(lambda tx: table_rows.find_table(tx, name)) == before:
             break
     return report
 
 
-def _look_at(catalog: "TableCatalog", name: Identifier, data_files: bool) -> CatalogReport:
-    def load(tx: Transaction) -> Steps[tuple[TableView, dict[int, list[bytes]]]]:
-        view = yield from tables.load_table(tx, name)
+def _look_at(store: TransactionalStore, files: MetadataFiles, name: Identifier, data_files: bool) -> CatalogReport:
+    def load(tx: StoreTransaction) -> Steps[tuple[TableView, dict[int, list[bytes]]]]:
+        view = yield from table_rows.load_table(tx, name)
         rows = yield from files_by_snapshot(tx, view.record.uuid)
         return view, rows
 
     report = CatalogReport(tables=1)
     try:
-        view, rows = catalog.store.read(load)
+        view, rows = store.read(load)
     except NotInCatalogError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
         report.findings.append(Finding(text_of(name), f"its rows cannot be read: {words_of(error)}"))
         return report
     metadata = view.metadata
-    look = _Look(text_of(name), catalog.files.io(metadata.location, metadata.properties), view, rows, report)
+    look = _Look(text_of(name), files.io(metadata.location, metadata.properties), view, rows, report)
     _check_names(look)
-    _check_metadata_file(look, catalog)
-    files: set[str] = set()
+    _check_metadata_file(look, files)
+    paths: set[str] = set()
     for one in view.snapshots:
-        files |= _check_snapshot(look, one)
-    report.snapshots, report.manifests, report.files = len(view.snapshots), len(look.manifests), len(files)
+        paths |= _check_snapshot(look, one)
+    report.snapshots, report.manifests, report.files = len(view.snapshots), len(look.manifests), len(paths)
     if data_files:
-        for path in sorted(files):
+        for path in sorted(paths):
             if not look.io.new_input(path).exists():
                 look.finding(path, "the data file is missing")
     return report
@@ -154,13 +154,13 @@ def _check_names(look: _Look) -> None:
             look.finding(f"snapshot {snapshot_id}", f"its file rows build on snapshot {parent}, which is not there")
 
 
-def _check_metadata_file(look: _Look, catalog: "TableCatalog") -> None:
+def _check_metadata_file(look: _Look, files: MetadataFiles) -> None:
     record = look.view.record
     if not record.metadata_location:
         look.finding("", "it has no metadata file; `endive catalog export` writes one")
         return
     try:
-        written = catalog.files.read(record.metadata_location)
+        written = files.read(record.metadata_location)
     except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
         look.finding(record.metadata_location, f"the metadata file cannot be read: {words_of(error)}")
         return

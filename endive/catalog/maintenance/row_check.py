@@ -5,10 +5,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from endive.catalog.model import keys
+from endive.catalog.model.catalog_records import (
+    CommitRecord,
+    NamespaceRecord,
+    SnapshotRecord,
+    TableRecord,
+    decoded_history,
+)
 from endive.catalog.model.file_rows import decoded_file
 from endive.catalog.model.names import Identifier, text_of
-from endive.catalog.model.records import CommitRecord, NamespaceRecord, SnapshotRecord, TableRecord, decoded_history
-from endive.catalog.model.transaction import Transaction
+from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.operations.dropped_tables import DroppedTable
 from endive.errors import CorruptObjectError
 from endive.protocol.requests import Steps
@@ -40,7 +46,7 @@ class RowsReport:
     """Rows of dropped tables and expired snapshots that are still to be cleared: harmless."""
 
 
-def check_rows(tx: Transaction) -> Steps[RowsReport]:
+def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     """Look at every row by itself."""
     spaces: dict[str, Rows] = {}
     for space in (keys.NAMESPACES, keys.TABLES, keys.DROPPED, *BY_UUID):
@@ -61,7 +67,7 @@ def check_rows(tx: Transaction) -> Steps[RowsReport]:
     dropped, unreadable = _read(spaces[keys.DROPPED], DroppedTable.decoded, lambda one, _: keys.dropped_key(one.uuid))
     findings += unreadable
     left = {str(one.uuid) for one in dropped}
-    unswept = {f"{record.uuid}/{one}" for record in records for one in record.unswept}
+    unswept = {f"{record.uuid}/{one}" for record in records for one in record.pending_deletions}
     if len(records) == len(spaces[keys.TABLES]):  # else nobody can tell whose rows they are
         known = {str(record.uuid) for record in records}
         findings += [Finding(f"{keys.DROPPED}{uuid}", "a table that is there is marked so") for uuid in left & known]

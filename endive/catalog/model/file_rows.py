@@ -1,12 +1,12 @@
-"""Which files a snapshot has: rows of `__files`, and how they are read.
+"""The files of snapshots: rows of `__files`, and how they are read.
 
-A snapshot's rows say what it changed: files `added`, files `deleted`. The files of a snapshot are found by walking from
-the oldest snapshot it comes from, adding and deleting. One scan reads all rows of a table, however long the walk.
+The rows of a snapshot are its changes: files `added`, files `deleted`. The files of a snapshot are found by walking
+from its oldest ancestor, adding and deleting. One scan reads all rows of a table, however long the walk.
 
-Two things end the walk early. A snapshot whose record says `all` lists all its files: besides what it added itself,
-what it took over from snapshots that have expired (`existing`). And a snapshot whose record says `none` has no rows: it
-came with a registered table, or changed more files than `ENTRIES_MAX`. Then the manifests are read instead; they
-stay the authority in any case, since every commit writes them.
+Two kinds of snapshots end the walk early. A snapshot whose record says `all` lists all its files: those it added
+itself, and those that were copied from expired ancestors (`existing`). A snapshot whose record says `none` has no rows:
+it came with a registered table, or changed more files than `ENTRIES_MAX`. Then the manifests are read instead; they are
+the authority in any case, since every commit writes them.
 
 A row holds what planning needs: partition, counts and bounds, as in Iceberg's manifests. Values of partitions keep
 their Python types, so that a later promotion of a column's type does not change how they are read.
@@ -27,13 +27,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
+from endive.catalog.model.catalog_records import SnapshotRecord
+from endive.catalog.model.encoding import decodes
 from endive.catalog.model.keys import file_key, files_of
-from endive.catalog.model.records import SnapshotRecord, readable
-from endive.catalog.model.transaction import Transaction
+from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.protocol.requests import Steps
 
 CHANGES, ALL, NONE = "changes", "all", "none"
-"""What `__files` holds of a snapshot; see `SnapshotRecord.files`."""
+"""Kinds of rows that a snapshot has; see `SnapshotRecord.files`."""
 ENTRIES_MAX = 10_000
 """A commit of more files than this is not indexed: a transaction should stay small."""
 ADDED, EXISTING, DELETED = "added", "existing", "deleted"
@@ -48,22 +49,22 @@ BOUNDS = ("lower_bounds", "upper_bounds")
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file that a snapshot added, took over or deleted."""
+    """A file that a snapshot added, deleted, or has from an expired ancestor."""
 
     status: str
     file: DataFile
     partition_values: Mapping[str, str]
-    """For people: the partition's values as text, by field name."""
+    """The partition's values as readable text, by field name."""
     added_snapshot_id: int | None = None
-    """Which snapshot brought the file; None: the one that this row is of."""
+    """The snapshot that added the file; None: the snapshot of this row."""
     sequence_number: int | None = None
-    """Of its data, which deletes look at; None: that of the snapshot, which is only known when it is committed."""
+    """Data sequence number; None: that of the snapshot, which is assigned by the commit."""
     file_sequence_number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FilesOfSnapshot:
-    """What `__files` is to hold of a snapshot."""
+    """The file rows of a snapshot."""
 
     kind: str
     entries: tuple[FileEntry, ...]
@@ -88,7 +89,7 @@ def entry_of(entry: ManifestEntry, status: str, spec: PartitionSpec, schema: Sch
 
 
 def file_rows(uuid: UUID, snapshot: Snapshot, files: FilesOfSnapshot) -> list[tuple[bytes, bytes]]:
-    """Return the rows of a snapshot's files; numbers that were open until now are the snapshot's."""
+    """Return the rows of a snapshot's files; sequence numbers that are not assigned become the snapshot's."""
     number = snapshot.sequence_number or 0
     settled = (
         replace(
@@ -132,7 +133,7 @@ def encoded_file(uuid: UUID, snapshot_id: int, entry: FileEntry) -> bytes:
     return to_json({name: value for name, value in fields.items() if value is not None})
 
 
-@readable("a file's record")
+@decodes("a file's record")
 def decoded_file(body: bytes) -> FileEntry:
     """Return the record of a JSON."""
     fields = from_json(body)
@@ -199,19 +200,18 @@ def _by_field_id(counts: Mapping[str, int] | None) -> dict[int, int] | None:
     return None if counts is None else {int(key): value for key, value in counts.items()}
 
 
-# Reading and keeping them.
+# Reading, and copying to children.
 
 Chain = tuple[SnapshotRecord, ...]
-Row = tuple[bytes, bytes]
 
 
 def chain_of(snapshots: Iterable[SnapshotRecord], snapshot_id: int) -> Chain | None:
-    """Return the snapshots whose rows make up a snapshot's files, oldest first; None if rows are missing."""
+    """Return the snapshots whose rows give a snapshot's files, oldest first; None if rows are missing."""
     by_id = {one.snapshot.snapshot_id: one for one in snapshots}
     chain: list[SnapshotRecord] = []
     next_id: int | None = snapshot_id
     while next_id is not None:
-        one = by_id.pop(next_id, None)  # popped: parents that form a circle would be a damage, not a loop
+        one = by_id.pop(next_id, None)  # popped: a cycle of parents must end
         if one is None or one.files == NONE:
             return None
         chain.append(one)
@@ -219,8 +219,8 @@ def chain_of(snapshots: Iterable[SnapshotRecord], snapshot_id: int) -> Chain | N
     return tuple(reversed(chain))
 
 
-def files_by_snapshot(tx: Transaction, uuid: UUID) -> Steps[dict[int, list[bytes]]]:
-    """Return the bodies of a table's file rows, by the snapshot they are of."""
+def files_by_snapshot(tx: StoreTransaction, uuid: UUID) -> Steps[dict[int, list[bytes]]]:
+    """Return the bodies of a table's file rows, by snapshot id."""
     prefix = files_of(uuid)
     rows = yield from tx.scan(prefix)
     found: dict[int, list[bytes]] = {}
@@ -243,8 +243,8 @@ def walked(chain: Chain, rows: Mapping[int, list[bytes]]) -> dict[str, FileEntry
     return files
 
 
-def live_files(tx: Transaction, snapshots: Chain, snapshot_id: int) -> Steps[tuple[FileEntry, ...] | None]:
-    """Return the files of a snapshot; None if the rows do not tell."""
+def live_files(tx: StoreTransaction, snapshots: Chain, snapshot_id: int) -> Steps[tuple[FileEntry, ...] | None]:
+    """Return the files of a snapshot; None if rows are missing."""
     chain = chain_of(snapshots, snapshot_id)
     if chain is None:
         return None
@@ -252,48 +252,50 @@ def live_files(tx: Transaction, snapshots: Chain, snapshot_id: int) -> Steps[tup
     return tuple(walked(chain, rows).values())
 
 
-def heirs_of(snapshots: Chain, gone: frozenset[int]) -> list[SnapshotRecord]:
-    """Return the snapshots whose rows build on one that goes."""
+def children_of(snapshots: Chain, removed: frozenset[int]) -> list[SnapshotRecord]:
+    """Return the remaining snapshots whose rows are changes since a removed parent."""
     return [
         one
         for one in snapshots
-        if one.snapshot.parent_snapshot_id in gone and one.snapshot.snapshot_id not in gone and one.files == CHANGES
+        if one.snapshot.parent_snapshot_id in removed
+        and one.snapshot.snapshot_id not in removed
+        and one.files == CHANGES
     ]
 
 
-def inherited(snapshots: Chain, heir: SnapshotRecord, rows: Mapping[int, list[bytes]]) -> list[Row] | None:
-    """Return the rows that let a snapshot list all its files, besides its own; None if the rows do not tell.
+def rows_for_child(snapshots: Chain, child: SnapshotRecord, rows: Mapping[int, list[bytes]]) -> list[KeyValue] | None:
+    """Return the rows that complete a snapshot's own to the list of all its files; None if rows are missing.
 
-    Files that the heir deleted or added itself stay as they are.
+    Rows of files that the snapshot itself added or deleted stay as they are.
     """
-    snapshot_id = heir.snapshot.snapshot_id
+    snapshot_id = child.snapshot.snapshot_id
     chain = chain_of(snapshots, snapshot_id)
     if chain is None:
         return None
     own = {decoded_file(body).file.file_path for body in rows.get(snapshot_id, ())}
     return [
         (
-            file_key(heir.table_uuid, snapshot_id, path),
-            encoded_file(heir.table_uuid, snapshot_id, replace(entry, status=EXISTING)),
+            file_key(child.table_uuid, snapshot_id, path),
+            encoded_file(child.table_uuid, snapshot_id, replace(entry, status=EXISTING)),
         )
         for path, entry in walked(chain[:-1], rows).items()
         if path not in own
     ]
 
 
-def take_over(tx: Transaction, snapshots: Chain, gone: frozenset[int]) -> Steps[dict[int, str]]:
-    """Let the snapshots whose parents go list all their files; return what their records are to say now.
+def reparent(tx: StoreTransaction, snapshots: Chain, removed: frozenset[int]) -> Steps[dict[int, str]]:
+    """Copy the file rows of removed snapshots to their children; return the new kind of rows of each child.
 
-    To be called while the rows of the snapshots that go are still there.
+    To be called while the rows of the removed snapshots still exist.
     """
-    heirs = heirs_of(snapshots, gone)
-    if not heirs:
+    children = children_of(snapshots, removed)
+    if not children:
         return {}
-    rows = yield from files_by_snapshot(tx, heirs[0].table_uuid)
+    rows = yield from files_by_snapshot(tx, children[0].table_uuid)
     kinds: dict[int, str] = {}
-    for heir in heirs:
-        found = inherited(snapshots, heir, rows)
+    for child in children:
+        found = rows_for_child(snapshots, child, rows)
         for key, value in found or ():
             tx.put(key, value)
-        kinds[heir.snapshot.snapshot_id] = NONE if found is None else ALL
+        kinds[child.snapshot.snapshot_id] = NONE if found is None else ALL
     return kinds

@@ -1,7 +1,7 @@
-"""What the catalog needs of a store: works that run on a consistent state, all or nothing.
+"""The store's interface for the catalog: transaction functions that run on a consistent state, all or nothing.
 
-A work is a generator over a transaction, without I/O of its own, so that the same code runs on a real store and under
-the explorer. It may be run several times, and may depend on nothing but what it reads and was given.
+A transaction function is a generator over a transaction, without I/O of its own, so that the same code runs on a real
+store and under the explorer. It may run several times, and may depend on nothing but what it reads and its arguments.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,18 @@ from typing import Protocol, TypeVar
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")
+KeyValue = tuple[bytes, bytes]
+"""A row of the store: its key and its value."""
 
 
-class Transaction(Protocol):
-    """A consistent state to read, with changes of one's own on top that become visible to others all at once."""
+class StoreTransaction(Protocol):
+    """A consistent state to read, with changes on top that become visible to others all at once."""
 
     def get(self, key: bytes) -> Steps[bytes | None]:
         """Return the value of a key; None if it has none."""
         ...
 
-    def scan(self, prefix: bytes) -> Steps[tuple[tuple[bytes, bytes], ...]]:
+    def scan(self, prefix: bytes) -> Steps[tuple[KeyValue, ...]]:
         """Return the rows whose keys start with `prefix`, sorted by key."""
         ...
 
@@ -28,33 +30,33 @@ class Transaction(Protocol):
         ...
 
     def delete(self, key: bytes) -> None:
-        """Remove a key; no complaint if it has no value."""
+        """Remove a key; no error if it has no value."""
         ...
 
 
-TransactionFunction = Callable[[Transaction], Steps[T]]
+TransactionFunction = Callable[[StoreTransaction], Steps[T]]
 
 
 class TransactionalStore(Protocol):
-    """Runs works. `endive.kv.SharedStore` is one."""
+    """Runs transaction functions. `endive.kv.Store` is one."""
 
     @property
     def is_exclusive_elsewhere(self) -> bool:
-        """Whether another process keeps the store to itself, so that writing would take it away."""
+        """Whether another process is the exclusive writer: a write from here would end that."""
         ...
 
-    def transact(self, work: TransactionFunction[T]) -> T:
-        """Run a work on the newest state; return when its changes are durable. Raises what the work raises."""
+    def transact(self, function: TransactionFunction[T], /) -> T:
+        """Run a transaction function on the newest state; return when its changes are durable. Raises its errors."""
         ...
 
-    def read(self, work: TransactionFunction[T]) -> T:
-        """Run a work that changes nothing, on a state at least as new as this call."""
+    def read(self, function: TransactionFunction[T], /) -> T:
+        """Run a transaction function that changes nothing, on a state at least as new as this call."""
         ...
 
-    def read_cached(self, work: TransactionFunction[T]) -> T:
-        """Run a work that changes nothing on the state this process knows, which others may have left behind."""
+    def read_cached(self, function: TransactionFunction[T], /) -> T:
+        """Run a transaction function that changes nothing, on the last state that this process knows."""
         ...
 
     def close(self) -> None:
-        """Let go."""
+        """Release resources. Idempotent."""
         ...

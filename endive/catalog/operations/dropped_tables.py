@@ -1,19 +1,19 @@
-"""Dropped tables: one small transaction decides, and the rows go afterwards, in bounded pieces.
+"""Dropped tables: one small transaction drops the table, and its rows are deleted afterwards, in bounded batches.
 
-A table may have hundreds of thousands of rows, and whoever commits meanwhile waits for a transaction that deletes them.
-So a drop removes the table's record and puts a mark in its place, under the table's uuid. The mark says what the table
-was, and whether its files are to be deleted: a drop whose answer was lost, or that crashed, can be finished by anybody.
+A table may have hundreds of thousands of rows, and other commits wait for a transaction that deletes them. So a drop
+removes the table's record and puts a mark under the table's uuid. The mark holds the table's record, and whether its
+files are to be deleted: any process can finish a drop that crashed or whose outcome was unknown.
 
-**What can race.** Two rules keep the rows of a marked uuid apart from those of any table:
+**Races.** Two rules keep the rows of a marked uuid apart from those of any table:
 
-* who creates a table (registers one again, with the uuid it had) does it only where there is no mark;
-* who deletes rows does it only where there is one.
+* a table is created (registered again, with its old uuid) only if there is no mark;
+* rows are deleted only if there is one.
 
-Both are looked at inside the transaction. Nobody else adds rows: commits and everything else ask for the table's
-record first. The mark goes last, when no row is left.
+Both are checked inside the transaction. No other operation adds rows: commits and everything else read the table's
+record first. The mark is deleted last, when no row is left.
 
 **A crash** leaves a mark and rows that nothing reads. The next expiry, removal of orphans or `clear_dropped` finishes
-it, and the check tells them from damage.
+the drop, and the check does not report them as damage.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,30 +23,31 @@ from uuid import UUID
 
 from pydantic_core import from_json, to_json
 
+from endive.catalog.model.catalog_records import TableRecord
+from endive.catalog.model.encoding import decodes
 from endive.catalog.model.keys import DROPPED, commits_of, dropped_key, files_of, history_of, imported_key, snapshots_of
 from endive.catalog.model.names import text_of
-from endive.catalog.model.records import TableRecord, readable
-from endive.catalog.model.transaction import Transaction, TransactionalStore
+from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.errors import AlreadyInCatalogError
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")
 
-PIECE_ROWS = 500
-"""Rows that one transaction puts or deletes: a few milliseconds of it, and as much as a commit of that many files."""
+BATCH_ROWS = 500
+"""Rows that one transaction puts or deletes: a few milliseconds, as much as a commit of that many files."""
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
-    """A table that was dropped, and of which rows or files are left."""
+    """A dropped table with rows or files left."""
 
     table: TableRecord
     purge: bool
-    """Whether its files are still to be deleted."""
+    """Whether its files are to be deleted."""
 
     @property
     def uuid(self) -> UUID:
-        """The table's."""
+        """The table's uuid."""
         return self.table.uuid
 
     def encoded(self) -> bytes:
@@ -54,44 +55,44 @@ class DroppedTable:
         return to_json({"purge": self.purge, "table": from_json(self.table.encoded())})
 
     @staticmethod
-    @readable("a dropped table's record")
+    @decodes("a dropped table's record")
     def decoded(body: bytes) -> "DroppedTable":
         """Return the record of a JSON."""
         fields = from_json(body)
         return DroppedTable(TableRecord.decoded(to_json(fields["table"])), fields["purge"])
 
 
-def pieces(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Return the rows in bounded pieces."""
-    for start in range(0, len(rows), PIECE_ROWS):
-        yield rows[start : start + PIECE_ROWS]
+def batches(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Return the rows in bounded batches."""
+    for start in range(0, len(rows), BATCH_ROWS):
+        yield rows[start : start + BATCH_ROWS]
 
 
-# Works.
+# Transaction functions.
 
 
-def find_dropped(tx: Transaction, uuid: UUID) -> Steps[DroppedTable | None]:
+def find_dropped(tx: StoreTransaction, uuid: UUID) -> Steps[DroppedTable | None]:
     """Return the mark of a dropped table; None if there is none."""
     body = yield from tx.get(dropped_key(uuid))
     return None if body is None else DroppedTable.decoded(body)
 
 
-def dropped_tables(tx: Transaction) -> Steps[tuple[DroppedTable, ...]]:
-    """Return the tables of which something is left."""
+def dropped_tables(tx: StoreTransaction) -> Steps[tuple[DroppedTable, ...]]:
+    """Return the dropped tables with rows or files left."""
     rows = yield from tx.scan(DROPPED.encode())
     return tuple(DroppedTable.decoded(body) for _, body in rows)
 
 
-def require_cleared(tx: Transaction, uuid: UUID) -> Steps[None]:
-    """Raise if rows of a dropped table with this uuid may be left: they would become the new table's."""
+def require_cleared(tx: StoreTransaction, uuid: UUID) -> Steps[None]:
+    """Raise if rows of a dropped table with this uuid may be left: they would become rows of the new table."""
     found = yield from find_dropped(tx, uuid)
     if found is not None:
         left = "its files are still being deleted" if found.purge else "its rows are still being cleared"
         raise AlreadyInCatalogError("Table", f"{text_of(found.table.identifier)}, of uuid {uuid}: dropped, but {left}")
 
 
-def rows_of(tx: Transaction, uuid: UUID) -> Steps[list[bytes]]:
-    """Return the keys of all rows that go by a table's uuid."""
+def rows_of(tx: StoreTransaction, uuid: UUID) -> Steps[list[bytes]]:
+    """Return the keys of all rows under a table's uuid."""
     keys: list[bytes] = []
     for prefix in (snapshots_of(uuid), history_of(uuid), files_of(uuid), commits_of(uuid)):
         rows = yield from tx.scan(prefix)
@@ -100,8 +101,8 @@ def rows_of(tx: Transaction, uuid: UUID) -> Steps[list[bytes]]:
     return keys if imported is None else [*keys, imported_key(uuid)]
 
 
-def _clear_piece(tx: Transaction, uuid: UUID, keys: Sequence[bytes]) -> Steps[bool]:
-    """Delete rows of a dropped table; False: it is not, or no longer, a dropped one."""
+def _clear_batch(tx: StoreTransaction, uuid: UUID, keys: Sequence[bytes]) -> Steps[bool]:
+    """Delete rows of a dropped table; False if the table is not, or no longer, dropped."""
     found = yield from find_dropped(tx, uuid)
     if found is None:
         return False
@@ -110,26 +111,26 @@ def _clear_piece(tx: Transaction, uuid: UUID, keys: Sequence[bytes]) -> Steps[bo
     return True
 
 
-def _forget(tx: Transaction, uuid: UUID) -> Steps[None]:
+def _delete_mark(tx: StoreTransaction, uuid: UUID) -> Steps[None]:
     left = yield from rows_of(tx, uuid)
     if not left:
         tx.delete(dropped_key(uuid))
 
 
-def note_purged(tx: Transaction, uuid: UUID) -> Steps[None]:
-    """Take note that a dropped table's files are gone."""
+def note_purged(tx: StoreTransaction, uuid: UUID) -> Steps[None]:
+    """Record that a dropped table's files are deleted."""
     found = yield from find_dropped(tx, uuid)
     if found is not None:
         tx.put(dropped_key(uuid), replace(found, purge=False).encoded())
 
 
-# Piece by piece.
+# In batches.
 
 
 def clear_rows(store: TransactionalStore, uuid: UUID) -> None:
-    """Delete a dropped table's rows, then its mark. Anybody may do it, also several at once."""
+    """Delete a dropped table's rows, then its mark. Several processes may do it at once."""
     keys = store.read(lambda tx: rows_of(tx, uuid))
-    for piece in pieces(keys):
-        if not store.transact(lambda tx, piece=piece: _clear_piece(tx, uuid, piece)):  # type: ignore[misc]
-            return  # somebody else has cleared it all, and the uuid may be a table's again
-    store.transact(lambda tx: _forget(tx, uuid))
+    for batch in batches(keys):
+        if not store.transact(lambda tx, batch=batch: _clear_batch(tx, uuid, batch)):  # type: ignore[misc]
+            return  # already cleared, and the uuid may be a table's again
+    store.transact(lambda tx: _delete_mark(tx, uuid))

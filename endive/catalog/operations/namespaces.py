@@ -1,12 +1,13 @@
-"""Works on namespaces.
+"""Namespaces: transaction functions, and the operations of a catalog.
 
 A namespace exists if it has a record, or if a namespace or a table inside it does: `create` of `a.b` makes `a` exist,
 as in PyIceberg's SQL catalog. It can be dropped when it holds neither tables nor namespaces.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from endive.catalog.model.catalog_records import NamespaceRecord
 from endive.catalog.model.keys import (
     namespace_from,
     namespace_key,
@@ -15,10 +16,10 @@ from endive.catalog.model.keys import (
     tables_below,
     tables_in,
 )
-from endive.catalog.model.names import Identifier, text_of
-from endive.catalog.model.records import NamespaceRecord
-from endive.catalog.model.transaction import Transaction
-from endive.errors import AlreadyInCatalogError, NamespaceNotEmptyError, NotInCatalogError
+from endive.catalog.model.names import Identifier, namespace_of, text_of
+from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
+from endive.catalog.operations.retries import dropping, retrying
+from endive.errors import AlreadyInCatalogError, ConfigurationError, NamespaceNotEmptyError, NotInCatalogError
 from endive.protocol.requests import Steps
 
 
@@ -31,7 +32,7 @@ class PropertiesChange:
     missing: tuple[str, ...]
 
 
-def namespace_exists(tx: Transaction, namespace: Identifier) -> Steps[bool]:
+def namespace_exists(tx: StoreTransaction, namespace: Identifier) -> Steps[bool]:
     """Whether there is such a namespace."""
     if (yield from tx.get(namespace_key(namespace))) is not None:
         return True
@@ -42,7 +43,7 @@ def namespace_exists(tx: Transaction, namespace: Identifier) -> Steps[bool]:
     return False
 
 
-def require_namespace(tx: Transaction, namespace: Identifier) -> Steps[None]:
+def require_namespace(tx: StoreTransaction, namespace: Identifier) -> Steps[None]:
     """Raise if there is no such namespace."""
     exists = yield from namespace_exists(tx, namespace)
     if not exists:
@@ -50,19 +51,19 @@ def require_namespace(tx: Transaction, namespace: Identifier) -> Steps[None]:
 
 
 def create_namespace(
-    tx: Transaction, namespace: Identifier, properties: Mapping[str, str], creation_id: str
+    tx: StoreTransaction, namespace: Identifier, properties: Mapping[str, str], creation_id: str
 ) -> Steps[None]:
     """Create a namespace; one that exists only because something is inside gets a record, and its properties."""
     body = yield from tx.get(namespace_key(namespace))
     if body is not None and NamespaceRecord.decoded(body).creation_id == creation_id:
-        return  # an earlier try of this very work, whose answer was lost
+        return  # created by an earlier try of this call, whose outcome was unknown
     exists = yield from namespace_exists(tx, namespace)
     if exists:
         raise AlreadyInCatalogError("Namespace", text_of(namespace))
     tx.put(namespace_key(namespace), NamespaceRecord(namespace, dict(properties), creation_id).encoded())
 
 
-def drop_namespace(tx: Transaction, namespace: Identifier) -> Steps[None]:
+def drop_namespace(tx: StoreTransaction, namespace: Identifier) -> Steps[None]:
     """Drop an empty namespace."""
     yield from require_namespace(tx, namespace)
     tables = yield from tx.scan(tables_in(namespace))
@@ -72,7 +73,7 @@ def drop_namespace(tx: Transaction, namespace: Identifier) -> Steps[None]:
     tx.delete(namespace_key(namespace))
 
 
-def namespaces_in(tx: Transaction, namespace: Identifier) -> Steps[tuple[Identifier, ...]]:
+def namespaces_in(tx: StoreTransaction, namespace: Identifier) -> Steps[tuple[Identifier, ...]]:
     """Return the namespaces directly inside one, or the outermost for `()`."""
     depth = len(namespace) + 1
     records = yield from tx.scan(namespaces_below(namespace))
@@ -82,7 +83,7 @@ def namespaces_in(tx: Transaction, namespace: Identifier) -> Steps[tuple[Identif
     return tuple(sorted(found))
 
 
-def list_namespaces(tx: Transaction, namespace: Identifier) -> Steps[tuple[Identifier, ...]]:
+def list_namespaces(tx: StoreTransaction, namespace: Identifier) -> Steps[tuple[Identifier, ...]]:
     """Return the namespaces directly inside one that exists, or the outermost for `()`."""
     if namespace:
         yield from require_namespace(tx, namespace)
@@ -90,7 +91,7 @@ def list_namespaces(tx: Transaction, namespace: Identifier) -> Steps[tuple[Ident
     return found
 
 
-def namespace_properties(tx: Transaction, namespace: Identifier) -> Steps[dict[str, str]]:
+def namespace_properties(tx: StoreTransaction, namespace: Identifier) -> Steps[dict[str, str]]:
     """Return a namespace's properties; none for one that exists only because something is inside."""
     body = yield from tx.get(namespace_key(namespace))
     if body is not None:
@@ -100,7 +101,7 @@ def namespace_properties(tx: Transaction, namespace: Identifier) -> Steps[dict[s
 
 
 def update_namespace_properties(
-    tx: Transaction, namespace: Identifier, removals: frozenset[str], updates: Mapping[str, str], creation_id: str
+    tx: StoreTransaction, namespace: Identifier, removals: frozenset[str], updates: Mapping[str, str], creation_id: str
 ) -> Steps[PropertiesChange]:
     """Remove and set properties of a namespace."""
     old = yield from namespace_properties(tx, namespace)
@@ -113,3 +114,62 @@ def update_namespace_properties(
         updated=tuple(sorted(updates)),
         missing=tuple(sorted(removals - old.keys())),
     )
+
+
+class Namespaces:
+    """The namespaces of a catalog. An operation with an unknown outcome is retried once."""
+
+    def __init__(self, store: TransactionalStore, new_id: Callable[[], str]) -> None:
+        self._store = store
+        self._new_id = new_id
+
+    def create(self, namespace: str | Identifier, properties: Mapping[str, str] | None) -> None:
+        """Create a namespace."""
+        name, creation_id = namespace_of(namespace), self._new_id()
+        checked = _checked_properties(text_of(name), properties or {})
+        retrying(lambda: self._store.transact(lambda tx: create_namespace(tx, name, checked, creation_id)))
+
+    def drop(self, namespace: str | Identifier) -> None:
+        """Drop an empty namespace."""
+        name = namespace_of(namespace)
+        dropping(lambda: self._store.transact(lambda tx: drop_namespace(tx, name)))
+
+    def exists(self, namespace: str | Identifier) -> bool:
+        """Whether there is such a namespace."""
+        name = namespace_of(namespace)
+        return self._store.read(lambda tx: namespace_exists(tx, name))
+
+    def list(self, namespace: str | Identifier) -> tuple[Identifier, ...]:
+        """Return the namespaces directly inside one, or the outermost."""
+        name = namespace_of(namespace) if namespace else ()
+        return self._store.read(lambda tx: list_namespaces(tx, name))
+
+    def properties(self, namespace: str | Identifier) -> dict[str, str]:
+        """Return a namespace's properties."""
+        name = namespace_of(namespace)
+        return self._store.read(lambda tx: namespace_properties(tx, name))
+
+    def update_properties(
+        self, namespace: str | Identifier, removals: set[str] | None, updates: Mapping[str, str] | None
+    ) -> PropertiesChange:
+        """Remove and set properties of a namespace, at once."""
+        name, removed, creation_id = namespace_of(namespace), frozenset(removals or ()), self._new_id()
+        checked = _checked_properties(text_of(name), updates or {})
+        if removed & checked.keys():
+            raise ConfigurationError(text_of(name), [f"both removed and set: {sorted(removed & checked.keys())}"])
+        return retrying(
+            lambda: self._store.transact(
+                lambda tx: update_namespace_properties(tx, name, removed, checked, creation_id)
+            )
+        )
+
+
+def _checked_properties(name: str, properties: Mapping[str, str]) -> dict[str, str]:
+    errors = [
+        f"property {key!r}: {value!r}: neither may be missing"
+        for key, value in properties.items()
+        if key is None or value is None
+    ]
+    if errors:
+        raise ConfigurationError(f"properties of {name}", errors)
+    return {str(key): str(value) for key, value in properties.items()}

@@ -58,15 +58,18 @@ def is_ancestor(metadata: TableMetadata, snapshot_id: int) -> bool:
     return any(one.snapshot_id == snapshot_id for one in ancestors_of(metadata.current_snapshot(), metadata))
 
 
-def roll_back(metadata: TableMetadata, snapshot_id: int) -> RequirementsAndUpdates:
-    """Make an earlier state of `main` the current one; later snapshots stay in the table until they expire."""
-    snapshot_by_id(metadata, snapshot_id)
-    if not is_ancestor(metadata, snapshot_id):
+def roll_back(metadata: TableMetadata, snapshot_id: int | None, unix_ms: int | None = None) -> RequirementsAndUpdates:
+    """Make an earlier snapshot of `main` current, by id or by time; later ones stay in the table until they expire."""
+    if snapshot_id is None:
+        target = snapshot_at(metadata, unix_ms or 0).snapshot_id
+    else:
+        target = snapshot_by_id(metadata, snapshot_id).snapshot_id
+    if not is_ancestor(metadata, target):
         raise ConfigurationError(
-            f"snapshot {snapshot_id}",
-            [f"the current state ({metadata.current_snapshot_id}) does not come from it; set_current_snapshot does it"],
+            f"snapshot {target}",
+            [f"it is not an ancestor of the current snapshot {metadata.current_snapshot_id}; use set_current_snapshot"],
         )
-    return set_ref(metadata, MAIN_BRANCH, snapshot_id, SnapshotRefType.BRANCH)
+    return set_ref(metadata, MAIN_BRANCH, target, SnapshotRefType.BRANCH)
 
 
 def create_ref(

@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
-from uuid import UUID
 
-from pyiceberg.catalog import MetastoreCatalog, PropertiesUpdateSummary
+from pyiceberg.catalog import PropertiesUpdateSummary
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -36,20 +35,19 @@ from pyiceberg.exceptions import NamespaceNotEmptyError as IcebergNamespaceNotEm
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties, Transaction
-from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 
 from endive.catalog.catalog import KVCatalog
-from endive.catalog.commit.changes import TableChange
+from endive.catalog.commit.change import TableChange
 from endive.catalog.connection import MEMORY
+from endive.catalog.iceberg import CatalogWithStagedTables, base_table_of, iceberg_schema, updates_of
 from endive.catalog.model.names import identifier_of
+from endive.catalog.operations.tables_in_store import LoadedTable
 from endive.catalog.pyiceberg.table import EndiveTable, requirements_of
 from endive.catalog.settings import COMMIT_ID, CREATE, require_known
-from endive.catalog.table_catalog import LoadedTable
-from endive.drivers.blocking import random_id
 from endive.errors import (
     AlreadyInCatalogError,
     CommitConflictError,
@@ -88,7 +86,7 @@ def _has_no_properties(error: NotInCatalogError) -> str:
     return f"Namespace {error.name} does not exists"
 
 
-class EndiveCatalog(MetastoreCatalog):
+class EndiveCatalog(CatalogWithStagedTables):
     """An Iceberg catalog that needs nothing but a bucket. `kv` is the KVCatalog behind it, which can do more."""
 
     kv: KVCatalog
@@ -109,7 +107,7 @@ class EndiveCatalog(MetastoreCatalog):
     def on(cls, kv: KVCatalog, name: str = "endive") -> Self:
         """Return the plug-in on a catalog that is open already, on a store of the caller's; such a one has no URL."""
         catalog = cls.__new__(cls)
-        MetastoreCatalog.__init__(catalog, name, **{"warehouse": kv.warehouse, **kv.properties})
+        CatalogWithStagedTables.__init__(catalog, name, **{"warehouse": kv.warehouse, **kv.properties})
         catalog.kv = kv
         return catalog
 
@@ -124,16 +122,17 @@ class EndiveCatalog(MetastoreCatalog):
         """
         changes = [
             TableChange(
-                one._table.name(),
+                base_table_of(one).name(),
                 (*requirements_of(one), AssertTableUUID(uuid=one.table_metadata.table_uuid)),
-                one._updates,
+                updates_of(one),
             )
             for one in transactions
         ]
         with _as_pyiceberg():
             loaded = self.kv.commit_and_load(changes, commit_id)
         for one, table in zip(transactions, loaded, strict=True):
-            one._table.metadata, one._table.metadata_location = table.metadata, table.metadata_location
+            base = base_table_of(one)
+            base.metadata, base.metadata_location = table.metadata, table.metadata_location
 
     def create_tables(self) -> None:
         """Do nothing: the catalog is there once it is open. PyIceberg's SQL catalog has a method of this name."""
@@ -156,13 +155,13 @@ class EndiveCatalog(MetastoreCatalog):
         properties: Properties = EMPTY_DICT,
     ) -> Table:
         name = _table_to_create(identifier)
-        converted = self._convert_schema_if_needed(schema, _format_version(properties))
+        converted = iceberg_schema(schema, _format_version(properties))
         with _as_pyiceberg():
             return self._table(
                 self.kv.create_table(name, converted, location, partition_spec, sort_order, dict(properties))
             )
 
-    def _create_staged_table(
+    def staged_table(
         self,
         identifier: str | Identifier,
         schema: "Schema | pa.Schema",
@@ -171,14 +170,14 @@ class EndiveCatalog(MetastoreCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> StagedTable:
-        name, uuid = _table_to_create(identifier), UUID(random_id())
-        converted = self._convert_schema_if_needed(schema, _format_version(properties))
+        name = _table_to_create(identifier)
+        converted = iceberg_schema(schema, _format_version(properties))
         with _as_pyiceberg():
-            require_known(properties, "table", ".".join(name))
-            place = self.kv.location_for(name, uuid, location)
-        metadata = new_table_metadata(converted, partition_spec, sort_order, place, dict(properties), uuid)
+            metadata = self.kv.tables.new_metadata(
+                name, converted, location, partition_spec, sort_order, dict(properties)
+            )
         metadata_location = self.kv.files.new_location(metadata, "")
-        io = self._load_file_io(metadata.properties, metadata_location)
+        io = self.file_io(metadata.properties, metadata_location)
         return StagedTable(name, metadata, metadata_location, io, self)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
@@ -225,7 +224,7 @@ class EndiveCatalog(MetastoreCatalog):
             identifier=loaded.identifier,
             metadata=loaded.metadata,
             metadata_location=loaded.metadata_location,
-            io=self._load_file_io(loaded.metadata.properties, loaded.metadata_location),
+            io=self.file_io(loaded.metadata.properties, loaded.metadata_location),
             catalog=self,
         )
 
@@ -254,7 +253,7 @@ class EndiveCatalog(MetastoreCatalog):
     def update_namespace_properties(
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:
-        self._check_for_overlap(removals, updates)
+        self.check_for_overlap(removals, updates)
         with _as_pyiceberg(_has_no_properties):
             change = self.kv.update_namespace_properties(_namespace(namespace), removals, updates)
         return PropertiesUpdateSummary(list(change.removed), list(change.updated), list(change.missing))

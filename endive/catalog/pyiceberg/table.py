@@ -1,49 +1,46 @@
-"""PyIceberg's tables, with transactions that do not copy the whole table, and say what they were decided on.
+"""PyIceberg's tables, with transactions that do not copy the whole table, and that require unmoved branches.
 
-A transaction of PyIceberg works its metadata out anew whenever it is asked for it, a dozen times in an append, and
-copies all of it in depth each time: every snapshot that the table ever had. Here it is worked out by the same updates
-without the copies (`endive.catalog.commit.updates`).
+A transaction of PyIceberg computes its metadata whenever it is asked for it, a dozen times in an append, and makes a
+deep copy each time, with every snapshot that the table ever had. Here the same updates are applied without the copies
+(`endive.catalog.commit.updates`).
 
-**An overwrite that found nothing to delete** commits an append, and nothing else: what it looked for is not in the
-commit. If rows that it should have deleted came in between, the catalog would put that append on top of them. So the
-transaction says that its branch must not have moved (`AssertUnmoved`). Then the commit fails, and PyIceberg, which
-knows the filter, looks again. Everything else is PyIceberg's.
+**An overwrite that found nothing to delete** commits an append, and nothing else: its filter is not in the commit. If
+rows that it should delete were committed in between, the catalog would rebase that append onto them. So the transaction
+requires that its branch has not moved (`AssertUnmoved`). Then the commit fails, and PyIceberg, which knows the filter,
+reads the table again. Everything else is PyIceberg's.
 """
 
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement
-from pyiceberg.table.update.snapshot import _FastAppendFiles
 
-from endive.catalog.commit.rebase import AssertUnmoved
+from endive.catalog import iceberg
+from endive.catalog.commit.decision import AssertUnmoved
 from endive.catalog.commit.updates import updated
 from endive.drivers.blocking import unix_ms
 
 
-class EndiveTransaction(Transaction):
-    """A transaction whose metadata shares with the table what it does not change."""
+class EndiveTransaction(iceberg.TransactionWithHooks):
+    """A transaction whose metadata shares with the table the parts that it does not change."""
 
     @property
     def table_metadata(self) -> TableMetadata:
         """The table's metadata with the updates of this transaction."""
-        return updated(self._table.metadata, self._updates, "", unix_ms()) if self._updates else self._table.metadata
+        base, updates = iceberg.base_table_of(self).metadata, iceberg.updates_of(self)
+        return updated(base, updates, "", unix_ms()) if updates else base
 
-    def commit_transaction(self) -> Table:
-        self._requirements = requirements_of(self)
-        return super().commit_transaction()
-
-    def _rebuild_snapshot_updates(self) -> None:
-        super()._rebuild_snapshot_updates()
-        self._requirements = requirements_of(self)
+    def requirements_to_send(self) -> tuple[TableRequirement, ...]:
+        return requirements_of(self)
 
 
 def requirements_of(transaction: Transaction) -> tuple[TableRequirement, ...]:
-    """Return what a transaction requires: that its branch has not moved, if it does anything but append to it."""
-    if all(isinstance(one, _FastAppendFiles) for one in transaction._snapshot_producers):
-        return transaction._requirements
+    """Return the requirements of a transaction: of an unmoved branch, if it does anything but append to it."""
+    requirements = iceberg.requirements_of(transaction)
+    if iceberg.only_fast_appends(transaction):
+        return requirements
     return tuple(
         AssertUnmoved(ref=one.ref, snapshot_id=one.snapshot_id) if isinstance(one, AssertRefSnapshotId) else one
-        for one in transaction._requirements
+        for one in requirements
     )
 
 

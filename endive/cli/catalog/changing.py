@@ -9,6 +9,7 @@ from pyiceberg.exceptions import CommitFailedException, ValidationError
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.update.schema import UpdateSchema
 
+from endive.catalog.iceberg import metadata_of
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.catalog.settings import CREATE, require_known
 from endive.cli.catalog.columns import parse_column, parse_type
@@ -122,7 +123,7 @@ def _changes(
 
 def _drop(update: UpdateSchema, column: str) -> None:
     """Drop a column, unless the table is partitioned by it: no reader could make sense of new files then."""
-    metadata = update._transaction.table_metadata
+    metadata = metadata_of(update)
     source = metadata.schema().find_field(column)
     if any(field.source_id == source.field_id for field in metadata.spec().fields):
         raise ValueError(f"the table is partitioned by {column}: {partition_text(metadata.spec(), metadata.schema())}")
@@ -149,6 +150,8 @@ def _commit(
                 transaction.remove_properties(*removals)
     except CommitFailedException as error:
         raise CommitConflictError(name, f"{error}; nothing was changed, try again") from error
+    except ConfigurationError:
+        raise
     except (ValidationError, ValueError) as error:
         if isinstance(error.__cause__, ConfigurationError):
             raise error.__cause__ from error  # the plug-in's words for it would be a list inside a list

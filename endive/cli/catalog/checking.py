@@ -45,7 +45,7 @@ def check(
     report = CatalogReport()
     try:
         with opened(url, endpoint, properties) as catalog:
-            report = check_catalog(catalog, name, data_files)
+            report = check_catalog(catalog.store, catalog.files, name, data_files)
     except (CorruptObjectError, MissingObjectError) as error:
         faults.append(Finding(str(error), "the catalog cannot be opened, and its tables were not looked at"))
     _print(faults + report.findings, report, as_json)

@@ -14,11 +14,12 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 from pyiceberg.exceptions import ValidationError as IcebergValidationError
-from pyiceberg.partitioning import PartitionField, PartitionSpec, _PartitionNameGenerator, _visit_partition_field
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, parse_transform
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from endive.catalog.iceberg import partition_name
 from endive.errors import ConfigurationError
 from endive.wording import nearest, suggestion
 
@@ -260,7 +261,7 @@ def _partition(text: str, schema: Schema, unread: Set[str]) -> PartitionField | 
     if not transform.can_transform(source.field_type):
         raise _FaultError(f"{text.strip()!r}: {name} does not go with {source.name}, which is {source.field_type}")
     field = PartitionField(source_id=source.field_id, field_id=1000, transform=transform, name="partition")
-    generated = _visit_partition_field(schema, field, _PartitionNameGenerator())
+    generated = partition_name(schema, field)
     return field.model_copy(update={"name": match["name"] or generated.replace(".", "_")})
 
 

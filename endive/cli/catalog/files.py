@@ -17,10 +17,10 @@ from pyparsing import ParseException
 
 from endive.catalog import KVCatalog
 from endive.catalog.connection import url_of
-from endive.catalog.maintenance.expiry import KEPT, is_collectable
+from endive.catalog.maintenance.purge import GC_DISABLED, is_gc_enabled
 from endive.catalog.model.file_rows import chain_of
 from endive.catalog.model.names import table_of
-from endive.catalog.operations.tables import load_table
+from endive.catalog.operations.table_rows import load_table
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
 from endive.cli.catalog.past import Moment, Ref, SnapshotId, chosen
 from endive.cli.catalog.rendering import partition_values, print_json, print_rows, relative, say, size
@@ -171,8 +171,8 @@ def orphans(
         say(relative(path, metadata.location))
     if delete:
         say(f"{counted(len(found), 'file')} deleted")
-    elif found and not is_collectable(metadata):
-        say(f"{counted(len(found), 'file')} that nothing needs; {KEPT}")
+    elif found and not is_gc_enabled(metadata):
+        say(f"{counted(len(found), 'file')} that nothing needs; {GC_DISABLED}")
     else:
         say(f"{counted(len(found), 'file')} would be deleted" + ("; --delete does it" if found else ""))
 
@@ -205,6 +205,8 @@ def import_table(
         table_of(name)
         try:
             table = catalog.register_table(name, location)
+        except ConfigurationError:
+            raise
         except (OSError, PydanticValidationError, ValidationError, ValueError) as error:
             raise ConfigurationError(location, _import_faults(error)) from error
         indexed = catalog.index_files(name) if index else None

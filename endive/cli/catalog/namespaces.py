@@ -6,11 +6,10 @@ import typer
 
 from endive.catalog import KVCatalog
 from endive.catalog.connection import url_of
-from endive.catalog.maintenance.expiry import all_tables
 from endive.catalog.model.names import Identifier, namespace_of, text_of
-from endive.catalog.model.transaction import Transaction
+from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.operations.namespaces import namespace_properties, require_namespace
-from endive.catalog.operations.tables import TableView, whole_view
+from endive.catalog.operations.table_rows import TableView, all_tables, whole_view
 from endive.cli.catalog.opening import (
     Endpoint,
     Json,
@@ -133,7 +132,7 @@ def _listed(catalog: KVCatalog, inside: Identifier) -> list[dict[str, Any]]:
     found = all_namespaces(catalog, inside)
     names = [*((inside,) if inside else ()), *found]
 
-    def look(tx: Transaction) -> Steps[list[dict[str, Any]]]:
+    def look(tx: StoreTransaction) -> Steps[list[dict[str, Any]]]:
         if inside:
             yield from require_namespace(tx, inside)
         records = yield from all_tables(tx)
@@ -183,7 +182,7 @@ def tables(
 def _tables(catalog: KVCatalog, inside: Identifier) -> list[TableView]:
     """Return the tables of a namespace with their snapshots, in one look at the store."""
 
-    def look(tx: Transaction) -> Steps[list[TableView]]:
+    def look(tx: StoreTransaction) -> Steps[list[TableView]]:
         if inside:
             yield from require_namespace(tx, inside)
         records = yield from all_tables(tx)

@@ -9,10 +9,10 @@ import typer
 
 from endive.catalog import KVCatalog
 from endive.catalog.connection import FOLDER, open_place, url_of
-from endive.catalog.maintenance.expiry import all_tables
 from endive.catalog.model.names import Identifier, text_of
-from endive.catalog.model.transaction import Transaction
+from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.operations.namespaces import namespaces_in
+from endive.catalog.operations.table_rows import all_tables
 from endive.errors import (
     AlreadyInCatalogError,
     ConfigurationError,
@@ -149,7 +149,7 @@ def _names(catalog: KVCatalog, kind: str, table: str | None) -> list[str]:
 def all_namespaces(catalog: KVCatalog, inside: Identifier = ()) -> list[Identifier]:
     """Return all namespaces inside one, at any depth and sorted, in one look at the store."""
 
-    def look(tx: Transaction) -> Steps[list[Identifier]]:
+    def look(tx: StoreTransaction) -> Steps[list[Identifier]]:
         found: list[Identifier] = []
         waiting = [inside]
         while waiting:

@@ -8,7 +8,8 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from endive.catalog import KVCatalog, LoadedTable
-from endive.catalog.maintenance.expiry import ExpiredSnapshots, require_collectable
+from endive.catalog.maintenance.expiry import ExpiredSnapshots
+from endive.catalog.maintenance.purge import require_gc_enabled
 from endive.catalog.maintenance.retention import expiring
 from endive.catalog.operations.refs import is_ancestor, snapshot_at, snapshot_by_id, snapshot_by_ref
 from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
@@ -242,7 +243,7 @@ def expire(
     limit = limit_ms(older_than, unix_ms(), "--older-than") if older_than is not None else None
     with opened(url, endpoint, properties) as catalog:
         table = catalog.load_table(name)
-        require_collectable(table.identifier, table.metadata)
+        require_gc_enabled(table.identifier, table.metadata)
         if dry_run:
             would = expiring(table.metadata, catalog.now_ms(), limit, keep)
             done = ExpiredSnapshots(would.snapshot_ids, (), would.refs)

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
-from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NotInstalledError
 from pyiceberg.exceptions import ValidationError as IcebergValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from endive.catalog import KVCatalog, LoadedTable
+from endive.catalog.iceberg import iceberg_schema
 from endive.catalog.maintenance.candidates import path_of
-from endive.catalog.maintenance.expiry import files_to_purge, require_collectable
+from endive.catalog.maintenance.purge import files_to_purge, require_gc_enabled
 from endive.catalog.model.names import table_of, text_of
 from endive.catalog.settings import require_known
 from endive.cli.catalog.columns import check_partitions, parse_partitions, parse_schema
@@ -92,6 +92,8 @@ def create(
         spec = parse_partitions(partition, columns) if partition is not None else UNPARTITIONED_PARTITION_SPEC
         try:
             table = catalog.create_table(name, columns, location, spec, properties=updates)
+        except ConfigurationError:
+            raise
         except (ValueError, IcebergValidationError) as error:
             raise ConfigurationError(name, [str(error)]) from error
     if as_json:
@@ -129,7 +131,7 @@ def _columns_of(catalog: KVCatalog, file: str) -> Schema:
     try:
         with catalog.files.io(file).new_input(file).open() as stream:
             found = pq.read_schema(stream)
-        return assign_fresh_schema_ids(Catalog._convert_schema_if_needed(found))
+        return assign_fresh_schema_ids(iceberg_schema(found))
     except (OSError, ValueError, TypeError, pa.ArrowException, NotInstalledError) as error:
         raise ConfigurationError(file, [f"cannot serve as --like: {error}"]) from error
 
@@ -299,7 +301,7 @@ def _confirm(catalog: KVCatalog, table: LoadedTable, purge: bool) -> None:
     if imported is not None:
         _tell(f"it was imported from {imported}: the catalog that it came from may still need its files")
     if purge:
-        require_collectable(table.identifier, table.metadata)
+        require_gc_enabled(table.identifier, table.metadata)
         _tell_purged(catalog, table)
     agreed = asked("Drop it and delete these files?" if purge else "Drop it, and keep its files?")
     if agreed is None:
@@ -316,8 +318,9 @@ def _tell(line: str) -> None:
 def _tell_purged(catalog: KVCatalog, table: LoadedTable) -> None:
     """Say how many files a purge would delete where: in the table's location, and in the folders of all others."""
     location = table.metadata.location.rstrip("/")
+    io = catalog.files.io(table.metadata.location, table.metadata.properties)
     places: dict[str, int] = {}
-    for path in files_to_purge(catalog, table.metadata, table.metadata_location, []):
+    for path in files_to_purge(io, table.metadata, table.metadata_location, []):
         place = location if path_of(path).startswith(f"{path_of(location)}/") else _folder(path)
         places[place] = places.get(place, 0) + 1
     for place, files in sorted(places.items())[:PLACES_SHOWN]:

@@ -31,8 +31,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql.datasource import WriterCommitMessage
 
-from endive.catalog.commit.rebase import MAY_MOVE
-from endive.catalog.settings import COMMIT_ID, WRITE_ID
+from endive.catalog.settings import COMMIT_ID, REBASE, WRITE_ID
 from endive.errors import AttemptsExhaustedError, OutcomeUnknownError
 from endive.spark.source.options import Place, WriteOptions, open_catalog
 from endive.spark.source.replacing import stage
@@ -114,7 +113,7 @@ class _Commit:
             if not found(table, self.commit_id):
                 summary = {COMMIT_ID: self.commit_id, WRITE_ID: self.written.write_id}
                 if self.options.validate_from is not None:
-                    summary[MAY_MOVE] = "false"  # else the catalog would put an append on top of what came between
+                    summary[REBASE] = "false"  # else the catalog would put an append on top of what came between
                 transaction = stage(table, self.options, self.files, self.written.spec_id, summary)
                 if transaction is None:
                     return

@@ -1,8 +1,7 @@
 """From a view to rows: which files, in which Spark tasks, and what a task does with its files.
 
-This is the one place for reading that uses parts of PyIceberg which it does not promise to keep. Its public
-`ArrowScan.to_record_batches` holds a whole file's rows in memory before it gives the first; the part below gives them
-as they come.
+PyIceberg's public `ArrowScan.to_record_batches` holds a whole file's rows in memory before it gives the first; its
+private method behind `endive.catalog.iceberg.record_batches` gives them as they come.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,13 +10,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from endive.catalog.iceberg import read_delete_files, record_batches
 from endive.errors import ConfigurationError
 from endive.spark.source.types import arrow_schema, struct_of
 from endive.spark.source.views import View, without_history
@@ -52,8 +52,8 @@ class Files(InputPartition):
         """Read the files: rows that match, in batches as Spark expects them."""
         shape, target = self.shape, arrow_schema(self.shape.struct)
         scan = ArrowScan(shape.metadata, self.io, shape.schema, shape.row_filter)
-        deletes = _read_all_delete_files(self.io, self.tasks)
-        for batch in scan._record_batches_from_scan_tasks_and_deletes(self.tasks, deletes):
+        deletes = read_delete_files(self.io, self.tasks)
+        for batch in record_batches(scan, self.tasks, deletes):
             # Files differ in how they hold text; Spark wants batches that are as it was told, nullability included.
             yield pa.RecordBatch.from_arrays(
                 [column.cast(field.type) for column, field in zip(batch.columns, target, strict=True)], schema=target

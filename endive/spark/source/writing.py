@@ -33,6 +33,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_int
 from pyspark.sql.types import StructType
 
+from endive.catalog.iceberg import set_writer_argument
 from endive.spark.source.encoding import dictionary_columns
 from endive.spark.source.types import arrow_schema
 
@@ -193,7 +194,7 @@ class _TaskFiles:
         self.paths.append(path)
         schema = sanitize_column_names(metadata.schema())
         writer = ParquetFormatWriter(self.job.io.new_output(path), schema, metadata.properties)
-        writer._parquet_writer_kwargs["use_dictionary"] = dictionary_columns(schema, first)
+        set_writer_argument(writer, "use_dictionary", dictionary_columns(schema, first))
         return _OpenFile(path, partition, writer)
 
     def _as_table(self, rows: pa.Table) -> pa.Table:

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
-from endive.catalog.commit.committer import Committer
+from endive.catalog.commit.committer import TableCommitter
 from endive.catalog.model.transaction import TransactionFunction
 from endive.errors import OutcomeUnknownError
 from tests.catalog.stand_in import DictStore
@@ -50,9 +50,9 @@ def setting(**properties: str) -> tuple[TableUpdate, ...]:
 
 def look_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the next look for what a commit has answered come before that commit arrives; later looks find it."""
-    answered, looks = Committer._answered, iter([True])
+    answered, looks = TableCommitter._stored_results, iter([True])
 
-    def look(self: Committer, *arguments: object) -> object:
+    def look(self: TableCommitter, *arguments: object) -> object:
         return None if next(looks, False) else answered(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Committer, "_answered", look)
+    monkeypatch.setattr(TableCommitter, "_stored_results", look)

@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
 
 from endive.catalog import TableChange
-from endive.catalog.commit.rebase import must_rebase
+from endive.catalog.commit.decision import must_rebase
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError
 from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of

@@ -7,8 +7,8 @@ from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType
 
 from endive.catalog import TableChange
-from endive.catalog.commit.committer import ATTEMPTS
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
+from endive.catalog.settings import ATTEMPTS
 from endive.errors import CommitConflictError, CommitRetriesExhaustedError
 from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of, setting
 from tests.catalog.tables import NAME, NUMBERS, numbers
@@ -74,7 +74,7 @@ def test_a_property_that_somebody_else_removes_meanwhile_is_a_conflict(
     catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode, "a": "1"})
     store.before = lambda: rival.kv.update_properties(NAME, removals=["a"])
 
-    with pytest.raises(CommitConflictError, match="'a' cannot be removed: somebody else did"):
+    with pytest.raises(CommitConflictError, match="'a' was already removed by a concurrent commit"):
         catalog.kv.update_properties(NAME, {"b": "2"}, removals=["a"])
 
     assert catalog.kv.load_table(NAME).metadata.properties == {"endive.metadata-json": mode}

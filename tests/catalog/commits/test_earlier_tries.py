@@ -4,7 +4,7 @@ import pytest
 from pyiceberg.table import Table
 
 from endive.catalog import TableChange
-from endive.catalog.commit import transaction as commit
+from endive.catalog.commit import apply as commit
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, OutcomeUnknownError
 from tests.catalog.commits.interrupted import Interrupted, files_of, look_too_early, rows_of, setting
@@ -19,7 +19,7 @@ def test_a_repeat_that_finds_the_table_moved_on_proves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first try has happened, but so many came after it that its answer is forgotten."""
-    monkeypatch.setattr(commit, "COMMITS_REMEMBERED", 3)
+    monkeypatch.setattr(commit, "RESULTS_STORED", 3)
 
     def others_come() -> None:
         for number in range(4):
@@ -54,7 +54,7 @@ def test_an_append_that_was_put_on_top_is_not_put_there_again(
 ) -> None:
     catalog.kv.commit_many([put_on_top])
 
-    with pytest.raises(CommitConflictError, match="is in the table already: this commit has happened"):
+    with pytest.raises(CommitConflictError, match="is already in the table: this change has been committed before"):
         catalog.kv.commit_many([put_on_top])
 
     assert rows_of(table) == [1, 2]

@@ -6,9 +6,9 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import StaticTable, Table
 
+from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.keys import files_of, table_key
 from endive.catalog.model.names import table_of
-from endive.catalog.model.records import TableRecord
 from endive.catalog.model.transaction import TransactionFunction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from tests.catalog.commits.interrupted import Interrupted, setting

@@ -10,8 +10,8 @@ from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType
 
 from endive.catalog import KVCatalog, TableChange
+from endive.catalog.commit import apply as commit
 from endive.catalog.commit import rebase
-from endive.catalog.commit import transaction as commit
 from endive.catalog.model.transaction import TransactionFunction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError
@@ -25,7 +25,7 @@ T = TypeVar("T")
 def test_a_repeat_to_several_tables_is_recognised_if_one_of_them_remembers(
     catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    monkeypatch.setattr(commit, "COMMITS_REMEMBERED", 3)
+    monkeypatch.setattr(commit, "RESULTS_STORED", 3)
     names = [("db", name) for name in "abc"]
     for name in names:
         catalog.create_table(name, NUMBERS, properties={"endive.metadata-json": mode})
@@ -47,7 +47,7 @@ def test_an_id_that_was_used_for_other_tables_is_refused(catalog: EndiveCatalog,
     catalog.create_table("db.u", NUMBERS)
     catalog.kv.commit(NAME, (), setting(a="1"), commit_id="once")
 
-    with pytest.raises(CommitConflictError, match=r"db\.u: a commit of the id 'once' has happened"):
+    with pytest.raises(CommitConflictError, match=r"db\.u: the commit id 'once' was already used for a commit"):
         catalog.kv.commit_many(
             [TableChange(NAME, (), setting(a="1")), TableChange(("db", "u"), (), setting(b="2"))], "once"
         )
@@ -71,7 +71,7 @@ def test_a_repeat_without_an_id_is_told_that_it_has_happened(catalog: EndiveCata
     late.append(numbers(1))
     catalog.kv.commit(NAME, (), late._updates)
 
-    with pytest.raises(CommitConflictError, match="is in the table already: this commit has happened"):
+    with pytest.raises(CommitConflictError, match="is already in the table: this change has been committed before"):
         catalog.kv.commit(NAME, (), late._updates)
 
     assert rows_of(table) == [1]
@@ -176,7 +176,7 @@ def test_an_interrupted_commit_deletes_nothing(
 
 
 def test_old_answers_are_forgotten(kv: KVCatalog, store: Interrupted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "COMMITS_REMEMBERED", 3)
+    monkeypatch.setattr(commit, "RESULTS_STORED", 3)
     kv.create_namespace("db")
     kv.create_table(NAME, NUMBERS)
     for number in range(6):

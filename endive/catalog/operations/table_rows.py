@@ -1,11 +1,11 @@
-"""Works on tables as a whole: find, create, drop, rename, list.
+"""Transaction functions on tables: find, load, list, create, drop, rename.
 
-A table's row is under its name, all its other rows under its uuid. So a rename moves one row, and a table that is
-created under the name of a dropped one shares nothing with it. Who holds an old name finds nothing there, or a table
-with another uuid; commits carry the uuid they mean, and fail.
+A table's record is under its name, all its other rows under its uuid. So a rename moves one row, and a table that is
+created under the name of a dropped one shares nothing with it. A client with an old name finds no table, or a table
+with another uuid; commits carry the uuid of their table, and fail.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from uuid import UUID
@@ -13,6 +13,7 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import SnapshotLogEntry
 
+from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, decoded_history
 from endive.catalog.model.keys import (
     TABLES,
     dropped_key,
@@ -25,8 +26,7 @@ from endive.catalog.model.keys import (
     tables_in,
 )
 from endive.catalog.model.names import Identifier, text_of
-from endive.catalog.model.records import SnapshotRecord, TableRecord, decoded_history
-from endive.catalog.model.transaction import Transaction
+from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.operations.dropped_tables import DroppedTable, require_cleared
 from endive.catalog.operations.namespaces import require_namespace
 from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
@@ -35,7 +35,7 @@ from endive.protocol.requests import Steps
 
 @dataclass(frozen=True)
 class TableView:
-    """A table at one version, with as much of its past as was asked for."""
+    """A table at one version, with all or a part of its past."""
 
     record: TableRecord
     snapshots: tuple[SnapshotRecord, ...]
@@ -44,7 +44,7 @@ class TableView:
 
     @cached_property
     def metadata(self) -> TableMetadata:
-        """Iceberg's table metadata, with the snapshots and the history of this view. Shared: change nothing in it."""
+        """Iceberg's table metadata, with the snapshots and the history of this view. It is shared: do not change it."""
         if not self.snapshots and not self.history:
             return self.record.metadata
         past = {
@@ -54,13 +54,13 @@ class TableView:
         return self.record.metadata.model_copy(update=past)
 
 
-def find_table(tx: Transaction, identifier: Identifier) -> Steps[TableRecord | None]:
+def find_table(tx: StoreTransaction, identifier: Identifier) -> Steps[TableRecord | None]:
     """Return a table's record; None if there is no such table."""
     body = yield from tx.get(table_key(identifier))
     return None if body is None else TableRecord.decoded(body)
 
 
-def require_table(tx: Transaction, identifier: Identifier, hint: str = "") -> Steps[TableRecord]:
+def require_table(tx: StoreTransaction, identifier: Identifier, hint: str = "") -> Steps[TableRecord]:
     """Return a table's record, or raise."""
     record = yield from find_table(tx, identifier)
     if record is None:
@@ -68,37 +68,37 @@ def require_table(tx: Transaction, identifier: Identifier, hint: str = "") -> St
     return record
 
 
-def imported_from(tx: Transaction, uuid: UUID) -> Steps[str | None]:
+def imported_from(tx: StoreTransaction, uuid: UUID) -> Steps[str | None]:
     """Return the metadata file that a table was registered by; None if it was created here, or long ago."""
     body = yield from tx.get(imported_key(uuid))
     return None if body is None else body.decode()
 
 
-def table_exists(tx: Transaction, identifier: Identifier) -> Steps[bool]:
+def table_exists(tx: StoreTransaction, identifier: Identifier) -> Steps[bool]:
     """Whether there is such a table."""
     body = yield from tx.get(table_key(identifier))
     return body is not None
 
 
-def load_table(tx: Transaction, identifier: Identifier) -> Steps[TableView]:
+def load_table(tx: StoreTransaction, identifier: Identifier) -> Steps[TableView]:
     """Return a table with its whole past."""
     record = yield from require_table(tx, identifier)
     view = yield from whole_view(tx, record)
     return view
 
 
-def whole_view(tx: Transaction, record: TableRecord) -> Steps[TableView]:
+def whole_view(tx: StoreTransaction, record: TableRecord) -> Steps[TableView]:
     """Return the view of a table with all its snapshots and all its history."""
     if not record.snapshots_made and not record.history_length:
-        return TableView(record, (), ())  # a table that nobody has written to has nothing to look for
+        return TableView(record, (), ())
     rows = yield from tx.scan(snapshots_of(record.uuid))
     lines = yield from tx.scan(history_of(record.uuid))
     snapshots = sorted((SnapshotRecord.decoded(body) for _, body in rows), key=lambda one: one.ordinal)
     return TableView(record, tuple(snapshots), tuple((key, decoded_history(body)) for key, body in lines))
 
 
-def partial_view(tx: Transaction, record: TableRecord, snapshot_ids: Iterable[int]) -> Steps[TableView]:
-    """Return the view of a table with those of the snapshots that exist, and without history."""
+def partial_view(tx: StoreTransaction, record: TableRecord, snapshot_ids: Iterable[int]) -> Steps[TableView]:
+    """Return the view of a table with some of its snapshots, those that exist, and without history."""
     found = []
     for snapshot_id in sorted(set(snapshot_ids)):
         body = yield from tx.get(snapshot_key(record.uuid, snapshot_id))
@@ -107,49 +107,54 @@ def partial_view(tx: Transaction, record: TableRecord, snapshot_ids: Iterable[in
     return TableView(record, tuple(sorted(found, key=lambda one: one.ordinal)), ())
 
 
-def list_tables(tx: Transaction, namespace: Identifier) -> Steps[tuple[Identifier, ...]]:
+def list_tables(tx: StoreTransaction, namespace: Identifier) -> Steps[tuple[Identifier, ...]]:
     """Return the tables of a namespace that exists."""
     yield from require_namespace(tx, namespace)
     rows = yield from tx.scan(tables_in(namespace))
     return tuple(table_from(key) for key, _ in rows)
 
 
+def all_tables(tx: StoreTransaction) -> Steps[tuple[TableRecord, ...]]:
+    """Return the records of all tables."""
+    rows = yield from tx.scan(TABLES.encode())
+    return tuple(TableRecord.decoded(body) for _, body in rows)
+
+
 def create_table(
-    tx: Transaction,
-    rows: tuple[tuple[bytes, bytes], ...],
+    tx: StoreTransaction,
+    rows: Sequence[KeyValue],
     record: TableRecord,
     has_new_uuid: bool,
-    is_repeat: bool,
+    is_retry: bool,
 ) -> Steps[None]:
-    """Create a table from its rows, its record among them. `is_repeat`: an earlier try's answer was lost."""
+    """Create a table from its rows, its record among them. `is_retry`: the outcome of an earlier try is unknown."""
     yield from require_namespace(tx, record.identifier[:-1])
     there = yield from find_table(tx, record.identifier)
-    if there is not None and is_repeat and there.uuid == record.uuid:
+    if there is not None and is_retry and there.uuid == record.uuid:
         return
     if there is not None:
         raise AlreadyInCatalogError("Table", text_of(record.identifier))
     if not has_new_uuid:
-        yield from _require_new_uuid(tx, record.uuid)
+        yield from require_unused_uuid(tx, record.uuid)
         yield from require_cleared(tx, record.uuid)
     for key, value in rows:
         tx.put(key, value)
 
 
-def _require_new_uuid(tx: Transaction, uuid: UUID) -> Steps[None]:
-    """Raise if a table of this uuid is in the catalog: two names would share its rows, and each lose the other's."""
-    rows = yield from tx.scan(TABLES.encode())
-    for _, body in rows:
-        record = TableRecord.decoded(body)
+def require_unused_uuid(tx: StoreTransaction, uuid: UUID) -> Steps[None]:
+    """Raise if a table of this uuid is in the catalog: both would share their rows, and a drop would delete them."""
+    records = yield from all_tables(tx)
+    for record in records:
         if record.uuid == uuid:
             raise AlreadyInCatalogError("Table", f"{text_of(record.identifier)}, with the same uuid {uuid}")
 
 
 def drop_table(
-    tx: Transaction, identifier: Identifier, uuid: UUID | None, version: int | None = None, purge: bool = False
+    tx: StoreTransaction, identifier: Identifier, uuid: UUID | None, version: int | None = None, purge: bool = False
 ) -> Steps[TableRecord]:
-    """Remove a table and return what it was; its other rows are cleared later, and with `purge` its files deleted.
+    """Remove a table and return its record; its other rows are deleted later, and with `purge` its files.
 
-    `uuid`, `version`: only if it is this very table, at this one.
+    `uuid`, `version`: only if the table has this uuid and this version.
     """
     record = yield from require_table(tx, identifier)
     if uuid is not None and record.uuid != uuid:
@@ -162,10 +167,10 @@ def drop_table(
     return record
 
 
-def rename_table(tx: Transaction, source: Identifier, target: Identifier, uuid: UUID | None) -> Steps[UUID]:
+def rename_table(tx: StoreTransaction, source: Identifier, target: Identifier, uuid: UUID | None) -> Steps[UUID]:
     """Move a table to another name, in the same namespace or another; return its uuid.
 
-    `uuid`: what an earlier try of this rename found, whose answer was lost.
+    `uuid`: the table that an earlier try of this rename, with unknown outcome, was to move.
     """
     yield from require_namespace(tx, target[:-1])
     there = yield from find_table(tx, target)

@@ -1,47 +1,42 @@
-"""What the catalog keeps: records, and their JSON.
+"""The catalog's records, and their JSON.
 
 The records are the truth about a table; `metadata.json` is written from them. A table's record holds all of Iceberg's
 table metadata but its snapshots and its history, which grow with every commit and have rows of their own: a commit
 writes the table's record, its snapshot, a line of history and its files, however long the table has lived.
 
-Names follow the catalog's specification (`table_uuid`, `current_snapshot_id`, …); what Iceberg needs beyond it is in
+The main fields have plain names (`table_uuid`, `current_snapshot_id`, …); the rest of Iceberg's metadata is in
 `iceberg`, under Iceberg's own names. Decoding is cached: values are immutable, and so are the models made of them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, wraps
-from threading import Lock
-from typing import Any, Generic, TypeVar
+from functools import lru_cache
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
-from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
+from endive.catalog.model.encoding import DecodeCache, SchemaJson, decodes
 from endive.catalog.model.names import Identifier
-from endive.errors import CorruptObjectError
-
-R = TypeVar("R")
 
 FORMAT_VERSION = 1
-"""Of the records; raised when an older Endive could not read them."""
+"""Version of the records' format; raised when an older Endive could not read them."""
 
 TABLES_BYTES_CACHED = 4 * 1024 * 1024
-"""JSON of tables that is kept decoded, which takes some ten times as much memory. Every commit makes another record, of
-a kilobyte with few columns: those of thousands of tables fit, or of a few dozen with thousands of columns."""
+"""Size of the cache of table records, in bytes of JSON; decoded they take some ten times as much memory. A record of a
+table with few columns takes a kilobyte: thousands of tables fit, or a few dozen with thousands of columns."""
 
 SNAPSHOTS_BYTES_CACHED = 5 * 1024 * 1024
-"""The same of snapshots: about 8,000. One takes 3.5 kB and 28 µs to decode: 28 MB in all, and a fifth of a second for
-each load of a table that has more of them, and should be expired."""
+"""Size of the cache of snapshots: about 8,000. One takes 3.5 kB and 28 µs to decode: 28 MB in all, and a fifth of a
+second for each load of a table that has more of them, and should be expired."""
 
 HISTORY_CACHED = 8192
-"""Decoded lines of history that are kept."""
+"""Size of the cache of history lines."""
 
 SCHEMAS_CACHED = 256
-"""Schemas whose JSON is kept."""
+"""Size of the cache of schemas' JSON."""
 
 TABLE_FIELDS = {
     "table_uuid": "table-uuid",
@@ -52,102 +47,22 @@ TABLE_FIELDS = {
     "properties": "properties",
     "partition_specs": "partition-specs",
 }
-"""The specification's fields of a table, and Iceberg's names of the same."""
+"""Fields of a table's record, and Iceberg's names of the same."""
 
-KEPT_ELSEWHERE = {"snapshots", "snapshot_log", "schemas"}
-"""What is not with the rest of Iceberg's metadata: in rows of their own, and in a field of its own."""
+STORED_ELSEWHERE = {"snapshots", "snapshot_log", "schemas"}
+"""Fields of Iceberg's metadata that are not in `iceberg`: they have rows or a field of their own."""
 
-
-T = TypeVar("T")
-
-
-class Decoded(Generic[T]):
-    """Records by their JSON, the youngest ones. What this process writes it need not decode: `remember` it.
-
-    Safe to use from many threads. A record that is still in use when it is forgotten is decoded again.
-    """
-
-    def __init__(self, decode: Callable[[bytes], T], bytes_max: int) -> None:
-        self._decode = decode
-        self._bytes_max = bytes_max
-        self._records: dict[bytes, T] = {}
-        self._lock = Lock()
-        self.bytes_held = 0
-        """Of JSON."""
-
-    def remember(self, body: bytes, record: T) -> bytes:
-        """Take note of what a JSON stands for; return the JSON."""
-        with self._lock:
-            if body not in self._records:
-                self.bytes_held += len(body)
-            self._records[body] = record
-            while self.bytes_held > self._bytes_max:
-                oldest = next(iter(self._records))
-                del self._records[oldest]
-                self.bytes_held -= len(oldest)
-        return body
-
-    def __call__(self, body: bytes) -> T:
-        """Return the record of a JSON."""
-        record = self._records.get(body)
-        if record is None:
-            record = self._decode(body)
-            self.remember(body, record)
-        return record
-
-
-class Dumped:
-    """JSON values of schemas, the youngest ones, by identity: most commits leave a table's schemas as they are.
-
-    A schema never changes, and is held here, so that no other one can have its id. Safe to use from many threads.
-    """
-
-    def __init__(self, count_max: int) -> None:
-        self._count_max = count_max
-        self._held: dict[int, tuple[Schema, dict[str, Any]]] = {}
-        self._lock = Lock()
-
-    def __call__(self, schema: Schema) -> dict[str, Any]:
-        """Return the JSON value of a schema. Shared: change nothing in it."""
-        held = self._held.get(id(schema))
-        if held is None:
-            held = schema, schema.model_dump(mode="json")
-            with self._lock:
-                self._held[id(schema)] = held
-                if len(self._held) > self._count_max:
-                    del self._held[next(iter(self._held))]
-        return held[1]
-
-
-dumped_schema = Dumped(SCHEMAS_CACHED)
-
-
-def readable(what: str) -> Callable[[Callable[[bytes], R]], Callable[[bytes], R]]:
-    """Let a decoder say which kind of record is damaged, instead of where in its code it noticed."""
-
-    def decorate(decode: Callable[[bytes], R]) -> Callable[[bytes], R]:
-        @wraps(decode)
-        def decoded(body: bytes) -> R:
-            try:
-                return decode(body)
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
-                detail = f"{type(error).__name__}: {error}".splitlines()[0]
-                problem = f"cannot be read ({detail}); `endive catalog check` says which one it is"
-                raise CorruptObjectError(f"{what} in the catalog", problem) from error
-
-        return decoded
-
-    return decorate
+schema_json = SchemaJson(SCHEMAS_CACHED)
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogRecord:
-    """The catalog itself: that there is one."""
+    """The record of the catalog itself."""
 
     format_version: int
     created_unix_ms: int
     warehouse: str = ""
-    """Where tables go whose creators do not say; empty: beside the catalog."""
+    """Location of tables that are created without one; empty: beside the catalog."""
 
     def encoded(self) -> bytes:
         """Return the JSON."""
@@ -160,7 +75,7 @@ class CatalogRecord:
         )
 
     @staticmethod
-    @readable("the record of the catalog itself")
+    @decodes("the record of the catalog itself")
     def decoded(body: bytes) -> "CatalogRecord":
         """Return the record of a JSON."""
         fields = from_json(body)
@@ -174,7 +89,7 @@ class NamespaceRecord:
     namespace: Identifier
     properties: dict[str, str]
     creation_id: str
-    """Drawn by who created it, who recognises it by that when the answer got lost."""
+    """Drawn by the creating call, which recognises its own namespace by it in a retry."""
 
     def encoded(self) -> bytes:
         """Return the JSON."""
@@ -183,7 +98,7 @@ class NamespaceRecord:
         )
 
     @staticmethod
-    @readable("a namespace's record")
+    @decodes("a namespace's record")
     def decoded(body: bytes) -> "NamespaceRecord":
         """Return the record of a JSON."""
         fields = from_json(body)
@@ -196,24 +111,24 @@ class TableRecord:
 
     identifier: Identifier
     version: int
-    """Grows by one with every change of the metadata: what a commit compares."""
+    """Grows by one with every change of the metadata; commits compare it."""
     metadata: TableMetadata
     """Iceberg's table metadata; `snapshots` and `snapshot_log` are empty here."""
     metadata_location: str
-    """A metadata file that is there, and shows version `metadata_version`; empty if none was written yet."""
+    """An existing metadata file, which shows version `metadata_version`; empty if none was written yet."""
     metadata_version: int
     metadata_unix_ms: int = 0
-    """When the table was last updated at that version."""
+    """Time of the last update at that version."""
     snapshots_made: int = 0
-    """How many there ever were: the next one's ordinal."""
+    """Number of snapshots ever added; the next one's ordinal."""
     history_length: int = 0
-    """The next line's number."""
-    unswept: tuple[int, ...] = ()
-    """Snapshots that have expired, and whose file rows are still to be deleted."""
+    """Number of the next line of history."""
+    pending_deletions: tuple[int, ...] = ()
+    """Expired snapshots whose file rows are still to be deleted (`unswept` in the JSON)."""
 
     @property
     def uuid(self) -> UUID:
-        """What the table's other rows go by."""
+        """The table's uuid, under which all its other rows are."""
         return self.metadata.table_uuid
 
     @property
@@ -224,11 +139,11 @@ class TableRecord:
     def encoded(self) -> bytes:
         """Return the JSON."""
         iceberg = BaseModel.model_dump(  # as PyIceberg's, but faster
-            self.metadata, mode="json", exclude=KEPT_ELSEWHERE, exclude_none=True, by_alias=True
+            self.metadata, mode="json", exclude=STORED_ELSEWHERE, exclude_none=True, by_alias=True
         )
         schema = {
             "current-schema-id": iceberg.pop("current-schema-id"),
-            "schemas": [dumped_schema(one) for one in self.metadata.schemas],
+            "schemas": [schema_json(one) for one in self.metadata.schemas],
         }
         fields = {ours: iceberg.pop(theirs, None) for ours, theirs in TABLE_FIELDS.items()}
         body = to_json(
@@ -244,10 +159,10 @@ class TableRecord:
                 "metadata_unix_ms": self.metadata_unix_ms,
                 "snapshots_made": self.snapshots_made,
                 "history_length": self.history_length,
-                **({"unswept": self.unswept} if self.unswept else {}),
+                **({"unswept": self.pending_deletions} if self.pending_deletions else {}),
             }
         )
-        return decoded_table.remember(body, self)
+        return decoded_table.add(body, self)
 
     @staticmethod
     def decoded(body: bytes) -> "TableRecord":
@@ -255,9 +170,9 @@ class TableRecord:
         return decoded_table(body)
 
 
-@readable("a table's record")
+@decodes("a table's record")
 def decode_table(body: bytes) -> TableRecord:
-    """Return the record of a JSON, decoded anew."""
+    """Decode a JSON, past the cache."""
     fields = from_json(body)
     iceberg: dict[str, Any] = fields["iceberg"] | fields["schema"]
     iceberg |= {theirs: fields[ours] for ours, theirs in TABLE_FIELDS.items() if fields[ours] is not None}
@@ -270,11 +185,11 @@ def decode_table(body: bytes) -> TableRecord:
         metadata_unix_ms=fields["metadata_unix_ms"],
         snapshots_made=fields["snapshots_made"],
         history_length=fields["history_length"],
-        unswept=tuple(fields.get("unswept", ())),
+        pending_deletions=tuple(fields.get("unswept", ())),
     )
 
 
-decoded_table = Decoded(decode_table, TABLES_BYTES_CACHED)
+decoded_table = DecodeCache(decode_table, TABLES_BYTES_CACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +198,10 @@ class SnapshotRecord:
 
     table_uuid: UUID
     ordinal: int
-    """Its place among the table's snapshots."""
+    """Its position among the table's snapshots."""
     snapshot: Snapshot
     files: str
-    """What `__files` holds of it: `changes` since its parent, `all` its files, or `none`: read its manifests."""
+    """Contents of `__files`: `changes` since the parent, `all` files of the snapshot, or `none`: read its manifests."""
 
     def encoded(self) -> bytes:
         """Return the JSON."""
@@ -308,7 +223,7 @@ class SnapshotRecord:
                 "files": self.files,
             }
         )
-        return decoded_snapshot.remember(body, self)
+        return decoded_snapshot.add(body, self)
 
     @staticmethod
     def decoded(body: bytes) -> "SnapshotRecord":
@@ -316,9 +231,9 @@ class SnapshotRecord:
         return decoded_snapshot(body)
 
 
-@readable("a snapshot's record")
+@decodes("a snapshot's record")
 def decode_snapshot(body: bytes) -> SnapshotRecord:
-    """Return the record of a JSON, decoded anew."""
+    """Decode a JSON, past the cache."""
     fields = from_json(body)
     operation, summary = fields["operation"], fields["summary"]
     snapshot = Snapshot(
@@ -335,7 +250,7 @@ def decode_snapshot(body: bytes) -> SnapshotRecord:
     return SnapshotRecord(UUID(fields["table_uuid"]), fields["ordinal"], snapshot, fields["files"])
 
 
-decoded_snapshot = Decoded(decode_snapshot, SNAPSHOTS_BYTES_CACHED)
+decoded_snapshot = DecodeCache(decode_snapshot, SNAPSHOTS_BYTES_CACHED)
 
 
 def encoded_history(entry: SnapshotLogEntry) -> bytes:
@@ -344,7 +259,7 @@ def encoded_history(entry: SnapshotLogEntry) -> bytes:
 
 
 @lru_cache(maxsize=HISTORY_CACHED)
-@readable("a line of a table's history")
+@decodes("a line of a table's history")
 def decoded_history(body: bytes) -> SnapshotLogEntry:
     """Return the line of history of a JSON."""
     return SnapshotLogEntry(**from_json(body))
@@ -352,14 +267,14 @@ def decoded_history(body: bytes) -> SnapshotLogEntry:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """What a commit answered."""
+    """The stored result of a commit."""
 
     commit_id: str
     version: int
     snapshot_id: int | None
     metadata_location: str
     together: tuple[str, ...] = ()
-    """The uuids of the tables that were changed at once; empty if it was one."""
+    """The uuids of all tables of the commit; empty if it was one."""
 
     def encoded(self) -> bytes:
         """Return the JSON."""
@@ -374,7 +289,7 @@ class CommitRecord:
         )
 
     @staticmethod
-    @readable("a commit's record")
+    @decodes("a commit's record")
     def decoded(body: bytes) -> "CommitRecord":
         """Return the record of a JSON."""
         fields = from_json(body)

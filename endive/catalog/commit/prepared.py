@@ -1,0 +1,187 @@
+"""A change ready for the transaction, and the rows that it puts and deletes.
+
+All of it is pure: from a change and its base to rows. PyIceberg's code applies the updates; this module gives it no
+more of the table's past than it needs, and finds the rows that differ afterwards.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import SnapshotLogEntry
+from pyiceberg.table.update import RemoveSnapshotsUpdate
+
+from endive.catalog.commit.base import narrowed
+from endive.catalog.commit.change import TableChange
+from endive.catalog.commit.updates import applied
+from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, encoded_history
+from endive.catalog.model.file_rows import NO_FILES, NONE, file_rows
+from endive.catalog.model.keys import history_key, snapshot_key, table_key
+from endive.catalog.model.transaction import KeyValue
+from endive.catalog.operations.refs import keeping_retention
+from endive.catalog.operations.table_rows import TableView
+
+NO_VERSION = -1
+"""Version of a table before it is created; the first version is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """The rows of a change, computed on one version of the table."""
+
+    record: TableRecord
+    """The table's record after the change."""
+    base_uuid: UUID | None
+    """None: the table must not exist."""
+    base_version: int
+    puts: Sequence[KeyValue]
+    deletes: Sequence[bytes]
+    snapshot_id: int | None
+    """The last snapshot that was added; without one, the snapshot of `main` afterwards."""
+    after: TableMetadata
+    """The metadata after the change, with as much of the past as the change needed."""
+    removes_snapshots: bool = False
+    """Whether snapshots were removed; `after` has the whole past then."""
+    snapshots_before: tuple[SnapshotRecord, ...] = ()
+    """The snapshots of the base."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the change has no effect."""
+        return self.base_uuid is not None and self.record.version == self.base_version
+
+    def fits(self, record: TableRecord | None) -> bool:
+        """Whether the table is at the version that the rows were computed on."""
+        if record is None:
+            return self.base_uuid is None
+        return (record.uuid, record.version) == (self.base_uuid, self.base_version)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCommit:
+    """A change ready for the transaction."""
+
+    change: TableChange
+    rows: ChangedRows | None = None
+    """None: computed in the transaction."""
+    metadata: TableMetadata | None = None
+    """The metadata after the change with the whole past, as in the metadata file; None without `rows`."""
+
+
+def compute_rows(
+    change: TableChange, base: TableView | None, now_ms: int, name_file: Callable[[TableMetadata], str] | None
+) -> ChangedRows:
+    """Return the rows of a change on its base (or on the whole table), after `decide` has accepted the change.
+
+    `name_file`: returns the location of the metadata file that shows the result; None: it is written later.
+    """
+    if base is None:
+        new = applied(change, None, "", now_ms)
+        old = TableRecord(change.identifier, NO_VERSION, new, "", NO_VERSION)
+        return _rows(change, None, old, new, name_file(new) if name_file is not None else "")
+    old = base.record
+    updates = keeping_retention(change.updates, old.metadata)
+    change = change if updates is change.updates else replace(change, updates=updates)
+    base = narrowed(base, change)
+    new = applied(change, base.metadata, old.metadata_location if name_file is not None else "", now_ms)
+    if new is base.metadata:
+        return ChangedRows(old, old.uuid, old.version, (), (), new.current_snapshot_id, new)
+    return _rows(change, base, old, new, name_file(new) if name_file is not None else "")
+
+
+def whole_metadata(rows: ChangedRows, table: TableView | None) -> TableMetadata:
+    """Return the metadata after a change with its whole past; `table` has the whole past before the change."""
+    own = {"properties": dict(rows.after.properties)}  # given to callers, while records are shared
+    if table is None or rows.removes_snapshots or not table.record.metadata.refs:
+        return rows.after.model_copy(update=own)
+    before = {one.snapshot.snapshot_id for one in table.snapshots}
+    past = {
+        "snapshots": [one.snapshot for one in table.snapshots]
+        + [one for one in rows.after.snapshots if one.snapshot_id not in before],
+        "snapshot_log": [entry for _, entry in table.history] + rows.after.snapshot_log,
+    }
+    return rows.after.model_copy(update={**own, **past})
+
+
+def _rows(
+    change: TableChange, base: TableView | None, old: TableRecord, new: TableMetadata, location: str
+) -> ChangedRows:
+    """Return the rows that differ between a base and the metadata after the change."""
+    uuid = new.table_uuid
+    puts: list[KeyValue] = []
+    deletes: list[bytes] = []
+    snapshots_made, history_length, pending = old.snapshots_made, old.history_length, old.pending_deletions
+    if base is None or new.snapshots is not base.metadata.snapshots:
+        before = {one.snapshot.snapshot_id: one for one in base.snapshots} if base is not None else {}
+        snapshots_made += _put_snapshots(puts, change, new, before, snapshots_made)
+        remaining = {one.snapshot_id for one in new.snapshots}
+        gone = [one for one in before if one not in remaining]
+        deletes += [snapshot_key(uuid, one) for one in gone]
+        pending = (*pending, *(one for one in gone if before[one].files != NONE))
+    if base is None or new.snapshot_log is not base.metadata.snapshot_log:
+        removed_lines, added_lines = _history_changes(base, new)
+        deletes += removed_lines
+        puts += [
+            (history_key(uuid, number), encoded_history(entry))
+            for number, entry in enumerate(added_lines, start=history_length)
+        ]
+        history_length += len(added_lines)
+    has_past = new.snapshots or new.snapshot_log
+    record = TableRecord(
+        old.identifier,
+        version=old.version + 1,
+        metadata=new.model_copy(update={"snapshots": [], "snapshot_log": []}) if has_past else new,
+        metadata_location=location or old.metadata_location,
+        metadata_version=old.version + 1 if location else old.metadata_version,
+        metadata_unix_ms=new.last_updated_ms if location else old.metadata_unix_ms,
+        snapshots_made=snapshots_made,
+        history_length=history_length,
+        pending_deletions=pending,
+    )
+    puts.append((table_key(record.identifier), record.encoded()))
+    added = change.added_snapshots
+    return ChangedRows(
+        record,
+        old.uuid if base is not None else None,
+        old.version,
+        puts,
+        deletes,
+        added[-1].snapshot_id if added else new.current_snapshot_id,
+        new,
+        RemoveSnapshotsUpdate in change.kinds,
+        base.snapshots if base is not None else (),
+    )
+
+
+def _put_snapshots(
+    puts: list[KeyValue], change: TableChange, new: TableMetadata, before: dict[int, SnapshotRecord], first: int
+) -> int:
+    """Put rows of snapshots that are new or different; return how many are new. `first`: the ordinal of the first."""
+    uuid, made = new.table_uuid, 0
+    for snapshot in new.snapshots:
+        known = before.get(snapshot.snapshot_id)
+        if known is None:
+            files = change.files.get(snapshot.snapshot_id, NO_FILES)
+            puts.append(_snapshot_row(SnapshotRecord(uuid, first + made, snapshot, files.kind)))
+            puts += file_rows(uuid, snapshot, files)
+            made += 1
+        elif known.snapshot != snapshot:
+            puts.append(_snapshot_row(replace(known, snapshot=snapshot)))
+    return made
+
+
+def _snapshot_row(record: SnapshotRecord) -> KeyValue:
+    return snapshot_key(record.table_uuid, record.snapshot.snapshot_id), record.encoded()
+
+
+def _history_changes(base: TableView | None, new: TableMetadata) -> tuple[list[bytes], list[SnapshotLogEntry]]:
+    """Return the keys of removed lines, and the new lines: updates only filter and append."""
+    remaining = list(new.snapshot_log)
+    gone = []
+    for key, entry in base.history if base is not None else ():
+        if remaining and remaining[0] == entry:
+            remaining.pop(0)
+        else:
+            gone.append(key)
+    return gone, remaining

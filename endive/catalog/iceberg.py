@@ -1,0 +1,227 @@
+"""PyIceberg's private names, all in this module.
+
+PyIceberg has no public way to apply updates without copying the whole table, to plan a scan from other entries than
+those of manifests, or to see the updates of a transaction. Everything of it that begins with an underscore and that
+Endive uses is here, and `PRIVATE_NAMES` lists it: a test checks each name against the installed version, so that a new
+version of PyIceberg fails by name and not in the middle of a commit. pyproject.toml bounds the version.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import (
+    UNPARTITIONED_PARTITION_SPEC,
+    PartitionField,
+    PartitionSpec,
+    _PartitionNameGenerator,
+    _visit_partition_field,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import ManifestGroupPlanner, StagedTable, Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import (
+    TableRequirement,
+    TableUpdate,
+    _apply_table_update,
+    _TableMetadataUpdateContext,
+    _update_table_metadata_log,
+)
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.io.pyarrow import ArrowScan, ParquetFormatWriter
+    from pyiceberg.table import FileScanTask
+    from pyiceberg.table.update.snapshot import _SnapshotProducer
+
+PRIVATE_NAMES = (
+    "pyiceberg.catalog:Catalog._check_for_overlap",
+    "pyiceberg.catalog:Catalog._convert_schema_if_needed",
+    "pyiceberg.catalog:Catalog._delete_old_metadata",
+    "pyiceberg.catalog:Catalog._load_file_io",
+    "pyiceberg.catalog:MetastoreCatalog._create_staged_table",
+    "pyiceberg.catalog:MetastoreCatalog._empty_table_metadata",
+    "pyiceberg.catalog:MetastoreCatalog._parse_metadata_version",
+    "pyiceberg.io.pyarrow:ArrowScan._record_batches_from_scan_tasks_and_deletes",
+    "pyiceberg.io.pyarrow:_read_all_delete_files",
+    "pyiceberg.partitioning:_PartitionNameGenerator",
+    "pyiceberg.partitioning:_visit_partition_field",
+    "pyiceberg.table:ManifestGroupPlanner._build_metrics_evaluator",
+    "pyiceberg.table:ManifestGroupPlanner._build_partition_evaluator",
+    "pyiceberg.table:Transaction._rebuild_snapshot_updates",
+    "pyiceberg.table.update:_apply_table_update",
+    "pyiceberg.table.update:_TableMetadataUpdateContext",
+    "pyiceberg.table.update:_update_table_metadata_log",
+    "pyiceberg.table.update.snapshot:_FastAppendFiles",
+)
+"""Private functions, methods and classes that Endive uses, as `module:name`."""
+
+PRIVATE_ATTRIBUTES = (
+    "pyiceberg.io.pyarrow:ParquetFormatWriter._parquet_writer_kwargs",
+    "pyiceberg.table:Transaction._requirements",
+    "pyiceberg.table:Transaction._snapshot_producers",
+    "pyiceberg.table:Transaction._table",
+    "pyiceberg.table:Transaction._updates",
+    "pyiceberg.table.update:UpdateTableMetadata._transaction",
+)
+"""Private attributes of instances that Endive uses: named in the source of their class."""
+
+
+# Metadata.
+
+
+def empty_table_metadata() -> TableMetadata:
+    """Return the metadata that the updates of a new table are applied to."""
+    return MetastoreCatalog._empty_table_metadata()
+
+
+def with_updates(base: TableMetadata, updates: Sequence[TableUpdate]) -> TableMetadata:
+    """Return the metadata after updates, without a deep copy; `base` itself if they change nothing."""
+    context = _TableMetadataUpdateContext()
+    new = base
+    for update in updates:
+        new = _apply_table_update(update, new, context)
+    return new if context.has_changes() else base
+
+
+def with_log_entry(metadata: TableMetadata, previous: str, previous_unix_ms: int) -> TableMetadata:
+    """Return the metadata with its previous metadata file in the metadata log."""
+    return _update_table_metadata_log(metadata, previous, previous_unix_ms)
+
+
+def metadata_file_version(location: str) -> int:
+    """Return the number in the name of a metadata file."""
+    return MetastoreCatalog._parse_metadata_version(location)
+
+
+def delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+    """Delete metadata files that left the metadata log, if the table's properties ask for it."""
+    Catalog._delete_old_metadata(io, base, metadata)
+
+
+# Schemas and partitions.
+
+
+def iceberg_schema(schema: "Schema | pa.Schema", format_version: Any = 2) -> Schema:  # noqa: ANN401 - a literal type
+    """Return an Iceberg schema for an Arrow schema."""
+    return Catalog._convert_schema_if_needed(schema, format_version)
+
+
+def partition_name(schema: Schema, field: PartitionField) -> str:
+    """Return the name that Iceberg gives a partition field."""
+    name: str = _visit_partition_field(schema, field, _PartitionNameGenerator())
+    return name
+
+
+# Transactions and schema updates.
+
+
+class TransactionWithHooks(Transaction):
+    """A transaction of PyIceberg whose requirements are replaced before they are sent."""
+
+    @abstractmethod
+    def requirements_to_send(self) -> tuple[TableRequirement, ...]:
+        """Return the requirements to send with the updates."""
+
+    def commit_transaction(self) -> Table:
+        self._requirements = self.requirements_to_send()
+        return super().commit_transaction()
+
+    def _rebuild_snapshot_updates(self) -> None:
+        super()._rebuild_snapshot_updates()
+        self._requirements = self.requirements_to_send()
+
+
+def base_table_of(transaction: Transaction) -> Table:
+    """Return the table that a transaction changes."""
+    return transaction._table
+
+
+def requirements_of(transaction: Transaction) -> tuple[TableRequirement, ...]:
+    """Return the requirements of a transaction."""
+    return transaction._requirements
+
+
+def updates_of(transaction: Transaction) -> tuple[TableUpdate, ...]:
+    """Return the updates of a transaction."""
+    return transaction._updates
+
+
+def only_fast_appends(transaction: Transaction) -> bool:
+    """Whether all snapshots of a transaction are plain appends."""
+    producers: Sequence[_SnapshotProducer[Any]] = transaction._snapshot_producers
+    return all(isinstance(one, _FastAppendFiles) for one in producers)
+
+
+def metadata_of(update: UpdateSchema) -> TableMetadata:
+    """Return the metadata that a schema update applies to."""
+    return update._transaction.table_metadata
+
+
+# Catalogs.
+
+
+class CatalogWithStagedTables(MetastoreCatalog):
+    """PyIceberg's base class for catalogs; `create_table_transaction` calls `staged_table`."""
+
+    @abstractmethod
+    def staged_table(
+        self,
+        identifier: str | Identifier,
+        schema: "Schema | pa.Schema",
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> StagedTable:
+        """Return a table that is not in the catalog yet."""
+
+    def _create_staged_table(self, *arguments: Any, **named: Any) -> StagedTable:  # noqa: ANN401
+        return self.staged_table(*arguments, **named)
+
+    def file_io(self, properties: Properties, location: str) -> FileIO:
+        """Return the FileIO for a table's properties and a location."""
+        return self._load_file_io(properties, location)
+
+    def check_for_overlap(self, removals: set[str] | None, updates: Properties) -> None:
+        """Raise if a property is both removed and set."""
+        self._check_for_overlap(removals, updates)
+
+
+# Scans.
+
+
+class PlannerWithEvaluators(ManifestGroupPlanner):
+    """PyIceberg's scan planner, with the evaluators that it builds."""
+
+    def partition_evaluator(self, spec_id: int) -> Callable[[DataFile], bool]:
+        """Return a function that tells whether a file's partition may have matching rows."""
+        return self._build_partition_evaluator(spec_id)
+
+    def metrics_evaluator(self) -> Callable[[DataFile], bool]:
+        """Return a function that tells whether a file's metrics allow matching rows."""
+        return self._build_metrics_evaluator()
+
+
+def read_delete_files(io: FileIO, tasks: "Sequence[FileScanTask]") -> Any:  # noqa: ANN401 - PyIceberg's nested types
+    """Return the positions deleted by the delete files of scan tasks."""
+    from pyiceberg.io.pyarrow import _read_all_delete_files  # noqa: PLC0415 - the catalog does not need PyArrow's part
+
+    return _read_all_delete_files(io, tasks)
+
+
+def record_batches(scan: "ArrowScan", tasks: "Sequence[FileScanTask]", deletes: Any) -> "Iterator[pa.RecordBatch]":  # noqa: ANN401
+    """Read scan tasks, without the deleted rows."""
+    return scan._record_batches_from_scan_tasks_and_deletes(tasks, deletes)
+
+
+def set_writer_argument(writer: "ParquetFormatWriter", name: str, value: object) -> None:
+    """Set an argument of the Parquet writer that PyIceberg opens with the first batch."""
+    writer._parquet_writer_kwargs[name] = value

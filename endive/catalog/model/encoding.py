@@ -1,0 +1,89 @@
+"""Caches of decoded rows and encoded schemas, and errors that say which kind of row is damaged."""
+
+from collections.abc import Callable
+from functools import wraps
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from pyiceberg.schema import Schema
+
+from endive.errors import CorruptObjectError
+
+T = TypeVar("T")
+
+
+class DecodeCache(Generic[T]):
+    """Records by their JSON, up to a number of bytes, oldest first out. Safe to use from many threads.
+
+    `add` a record that this process writes, so that it is not decoded. A record that is still in use when it leaves the
+    cache is decoded again.
+    """
+
+    def __init__(self, decode: Callable[[bytes], T], bytes_max: int) -> None:
+        self._decode = decode
+        self._bytes_max = bytes_max
+        self._records: dict[bytes, T] = {}
+        self._lock = Lock()
+        self.bytes_held = 0
+        """Bytes of JSON in the cache."""
+
+    def add(self, body: bytes, record: T) -> bytes:
+        """Add a record under its JSON; return the JSON."""
+        with self._lock:
+            if body not in self._records:
+                self.bytes_held += len(body)
+            self._records[body] = record
+            while self.bytes_held > self._bytes_max:
+                oldest = next(iter(self._records))
+                del self._records[oldest]
+                self.bytes_held -= len(oldest)
+        return body
+
+    def __call__(self, body: bytes) -> T:
+        """Return the record of a JSON."""
+        record = self._records.get(body)
+        if record is None:
+            record = self._decode(body)
+            self.add(body, record)
+        return record
+
+
+class SchemaJson:
+    """JSON values of schemas by identity, the newest ones: most commits leave a table's schemas as they are.
+
+    A schema never changes, and is referenced here, so that no other one can have its id. Safe to use from many threads.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._held: dict[int, tuple[Schema, dict[str, Any]]] = {}
+        self._lock = Lock()
+
+    def __call__(self, schema: Schema) -> dict[str, Any]:
+        """Return the JSON value of a schema. It is shared: do not change it."""
+        held = self._held.get(id(schema))
+        if held is None:
+            held = schema, schema.model_dump(mode="json")
+            with self._lock:
+                self._held[id(schema)] = held
+                if len(self._held) > self._count_max:
+                    del self._held[next(iter(self._held))]
+        return held[1]
+
+
+def decodes(kind: str) -> Callable[[Callable[[bytes], T]], Callable[[bytes], T]]:
+    """Let a decoder raise `CorruptObjectError` with the kind of row that is damaged."""
+
+    def decorate(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
+        @wraps(decode)
+        def decoded(body: bytes) -> T:
+            try:
+                return decode(body)
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                detail = f"{type(error).__name__}: {error}".splitlines()[0]
+                problem = f"cannot be read ({detail}); `endive catalog check` says which one it is"
+                raise CorruptObjectError(f"{kind} in the catalog", problem) from error
+
+        return decoded
+
+    return decorate

@@ -1,0 +1,215 @@
+"""The tables of a catalog: create, register, load, list, rename, drop. Commits are in `endive.catalog.commit`."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import SortOrder
+
+from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.publisher import Publisher
+from endive.catalog.maintenance.purge import clear_dropped, clear_if_dropped, finish_drop, require_gc_enabled
+from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, encoded_history
+from endive.catalog.model.keys import history_key, imported_key, snapshot_key, table_key
+from endive.catalog.model.names import Identifier, namespace_of, text_of
+from endive.catalog.model.transaction import KeyValue, StoreTransaction, TransactionalStore
+from endive.catalog.operations import table_rows
+from endive.catalog.operations.dropped_tables import dropped_tables
+from endive.catalog.operations.namespaces import namespace_properties, require_namespace
+from endive.catalog.operations.retries import dropping, retrying
+from endive.catalog.operations.table_rows import TableView
+from endive.catalog.settings import require_known
+from endive.errors import AlreadyInCatalogError, ConfigurationError, NotInCatalogError
+from endive.protocol.requests import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTable:
+    """A table as it was when it was loaded."""
+
+    identifier: Identifier
+    version: int
+    metadata: TableMetadata
+    metadata_location: str
+    """An existing metadata file. It may be older than `metadata` if the table writes it in the background."""
+
+    @property
+    def uuid(self) -> UUID:
+        """The table's uuid, which a rename does not change."""
+        return self.metadata.table_uuid
+
+
+class TablesInStore:
+    """The tables of a catalog. `warehouse`: the location of tables that are created without one."""
+
+    def __init__(
+        self, store: TransactionalStore, files: MetadataFiles, publisher: Publisher, new_id: Callable[[], str]
+    ) -> None:
+        self.store = store
+        self.files = files
+        self.warehouse = ""
+        self._new_id = new_id
+        self._publisher = publisher
+
+    def create(
+        self,
+        name: Identifier,
+        schema: Schema,
+        location: str | None,
+        partition_spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Mapping[str, str],
+    ) -> LoadedTable:
+        """Create an empty table: its metadata file, then its rows."""
+        self.store.read(lambda tx: require_namespace(tx, name[:-1]))
+        metadata = self.new_metadata(name, schema, location, partition_spec, sort_order, properties)
+        metadata_location = self.files.new_location(metadata, "")
+        self.files.write(metadata, metadata_location)
+        try:
+            self._install(TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms), metadata)
+        except (AlreadyInCatalogError, NotInCatalogError):
+            self.files.delete(metadata_location)  # its location belongs to no table, so no search for orphans finds it
+            raise
+        return LoadedTable(name, 0, metadata, metadata_location)
+
+    def new_metadata(
+        self,
+        name: Identifier,
+        schema: Schema,
+        location: str | None,
+        partition_spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Mapping[str, str],
+    ) -> TableMetadata:
+        """Return the metadata of a table to be created, with a new uuid and new field ids."""
+        require_known(properties, "table", text_of(name))
+        uuid = UUID(self._new_id())
+        place = self.location_for(name, uuid, location)
+        return new_table_metadata(schema, partition_spec, sort_order, place, dict(properties), uuid)
+
+    def register(self, name: Identifier, metadata_location: str) -> LoadedTable:
+        """Add a table by its metadata file, with all its snapshots, refs and history."""
+        metadata = self.files.read(metadata_location)
+        record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
+        self._install(record, metadata, has_new_uuid=False)
+        return LoadedTable(name, 0, metadata, metadata_location)
+
+    def imported_from(self, name: Identifier) -> str | None:
+        """Return the metadata file that a table was registered by; None if it was created here."""
+
+        def look(tx: StoreTransaction) -> Steps[str | None]:
+            record = yield from table_rows.require_table(tx, name)
+            found = yield from table_rows.imported_from(tx, record.uuid)
+            return found
+
+        return self.store.read(look)
+
+    def _install(self, record: TableRecord, metadata: TableMetadata, has_new_uuid: bool = True) -> None:
+        rows: list[KeyValue] = [
+            (snapshot_key(record.uuid, one.snapshot_id), SnapshotRecord(record.uuid, number, one, "none").encoded())
+            for number, one in enumerate(metadata.snapshots)
+        ]
+        rows += [
+            (history_key(record.uuid, number), encoded_history(entry))
+            for number, entry in enumerate(metadata.snapshot_log)
+        ]
+        bare = {"snapshots": [], "snapshot_log": [], "properties": dict(metadata.properties)}
+        record = replace(
+            record,
+            metadata=metadata.model_copy(update=bare),
+            snapshots_made=len(metadata.snapshots),
+            history_length=len(metadata.snapshot_log),
+        )
+        rows.append((table_key(record.identifier), record.encoded()))
+        if not has_new_uuid:
+            rows.append((imported_key(record.uuid), record.metadata_location.encode()))
+            clear_if_dropped(self.store, record.uuid)
+
+        def install(is_retry: bool) -> None:
+            self.store.transact(lambda tx: table_rows.create_table(tx, rows, record, has_new_uuid, is_retry))
+
+        retrying(lambda: install(False), lambda: install(True))
+
+    def load(self, name: Identifier) -> LoadedTable:
+        """Return a table as it is now."""
+        view = self.store.read(lambda tx: table_rows.load_table(tx, name))
+        if view.record.is_dirty and not self.store.is_exclusive_elsewhere:  # the exclusive writer writes the file
+            self._publisher.remind(name)
+        return _loaded(view)
+
+    def load_cached(self, name: Identifier) -> LoadedTable:
+        """Return a table at least as new as this process's last commit to it, without a request."""
+        return _loaded(self.store.read_cached(lambda tx: table_rows.load_table(tx, name)))
+
+    def exists(self, name: Identifier) -> bool:
+        """Whether there is such a table."""
+        return self.store.read(lambda tx: table_rows.table_exists(tx, name))
+
+    def list(self, namespace: str | Identifier) -> tuple[Identifier, ...]:
+        """Return the tables directly in a namespace."""
+        name = namespace_of(namespace)
+        return self.store.read(lambda tx: table_rows.list_tables(tx, name))
+
+    def rename(self, source: Identifier, target: Identifier) -> LoadedTable:
+        """Move a table to another name."""
+        found = self.store.read(lambda tx: table_rows.find_table(tx, source))
+        uuid = found.uuid if found is not None else None
+        retrying(
+            lambda: self.store.transact(lambda tx: table_rows.rename_table(tx, source, target, None)),
+            lambda: self.store.transact(lambda tx: table_rows.rename_table(tx, source, target, uuid)),
+        )
+        return self.load(target)
+
+    def drop(self, name: Identifier, purge: bool, expected: LoadedTable | None) -> None:
+        """Remove a table, then its rows, and with `purge` its files."""
+        try:
+            found = self.store.read(lambda tx: table_rows.require_table(tx, name)) if expected is None else expected
+        except NotInCatalogError:
+            if purge and self.finish_purge(name):
+                return
+            raise
+        version = None if expected is None else expected.version
+        if purge:
+            require_gc_enabled(name, found.metadata)
+        # By its uuid: if the outcome is unknown, another table may have been created before the second try.
+        dropping(lambda: self.store.transact(lambda tx: table_rows.drop_table(tx, name, found.uuid, version, purge)))
+        finish_drop(self.store, self.files, found.uuid)
+
+    def finish_purge(self, name: Identifier) -> bool:
+        """Delete what is left of a table that was dropped with `purge` under this name; False if nothing is."""
+        left = [one for one in self.store.read(dropped_tables) if one.table.identifier == name and one.purge]
+        for one in left:
+            finish_drop(self.store, self.files, one.uuid)
+        return bool(left)
+
+    def clear_dropped(self) -> int:
+        """Finish interrupted drops; return how many."""
+        return clear_dropped(self.store, self.files)
+
+    def location_for(self, name: Identifier, uuid: UUID, location: str | None) -> str:
+        """Return the location of a new table: the given one, or one that no other table ever has."""
+        if location:
+            return location.rstrip("/")
+        base = self.store.read(lambda tx: namespace_properties(tx, name[:-1])).get("location")
+        if base is None and not self.warehouse:
+            raise ConfigurationError(
+                text_of(name),
+                ["no location: give the table one, or the catalog a warehouse, or the namespace a location"],
+            )
+        folder = base.rstrip("/") if base else "/".join((self.warehouse, *map(_folder, name[:-1])))
+        return f"{folder}/{_folder(name[-1])}-{uuid.hex[:8]}"
+
+
+def _loaded(view: TableView) -> LoadedTable:
+    """Return a view for a caller, who may change the properties, while records are shared."""
+    metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
+    return LoadedTable(view.record.identifier, view.record.version, metadata, view.record.metadata_location)
+
+
+def _folder(level: str) -> str:
+    """Return a name that every tool accepts in a path; the uuid beside it makes it unique."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", level)
