@@ -65,4 +65,4 @@ def _document(comparison: Comparison) -> dict[str, object]:
         | {"ratio": comparison.ratio(name)}
         for name in dict.fromkeys([*comparison.before, *comparison.after])
     }
-    return {"a": comparison.names[0], "b": comparison.names[1], "figures": metrics}
+    return {"a": comparison.names[0], "b": comparison.names[1], "metrics": metrics, "figures": metrics}

@@ -132,6 +132,8 @@ def _show(results: RunResults, directory: Path) -> None:
 
 
 def _document(results: RunResults, directory: Path) -> dict[str, object]:
+    """Return the metrics for JSON; `figures` is their name until version 0.1.0, and stays for this release."""
+    metrics = {name: as_document(found) for name, found in results.metrics.items()}
     return {
         "experiment": str(directory),
         "runs": [
@@ -139,10 +141,12 @@ def _document(results: RunResults, directory: Path) -> dict[str, object]:
                 **result.about,
                 "path": str(result.path) if result.path else None,
                 "counters": dict(sorted(result.counters.items())),
+                "metrics": result.summary.flat(),
                 "figures": result.summary.flat(),
             }
             for result in results.results
         ],
-        "figures": {name: as_document(found) for name, found in results.metrics.items()},
+        "metrics": metrics,
+        "figures": metrics,
         "warnings": list(results.settings.warnings),
     }

@@ -13,7 +13,7 @@ from tests.surfaces.files import SMALL, CommandLine, only_result, small
 # Running.
 
 
-def test_a_run_shows_its_figures_and_keeps_its_result(endive: CommandLine) -> None:
+def test_a_run_shows_its_metrics_and_keeps_its_result(endive: CommandLine) -> None:
     outcome = endive("run", "small.toml")
 
     assert outcome.code == 0
@@ -80,7 +80,8 @@ def test_json_parses_and_says_what_the_run_was(endive: CommandLine) -> None:
 
     assert [run["seed"] for run in document["runs"]] == [1, 2, 3]
     assert {run["cost_model"] for run in document["runs"]} == {"spec"}
-    assert document["figures"]["committed_per_s"]["half_width_95"] > 0
+    assert document["metrics"]["committed_per_s"]["half_width_95"] > 0
+    assert document["figures"] == document["metrics"]  # the name until 0.1.0
     assert document["runs"][0]["counters"]["cas_success"] > 0
     assert document["warnings"] == []
 
@@ -116,7 +117,7 @@ def test_compare_shows_two_configurations_side_by_side(endive: CommandLine) -> N
     assert "compared on seeds 1, 2" in outcome.out
 
 
-def test_compare_as_json_has_the_figures_of_both_sides(endive: CommandLine) -> None:
+def test_compare_as_json_has_the_metrics_of_both_sides(endive: CommandLine) -> None:
     endive.write("fast.toml", SMALL.replace('"s3"', '"s3x"'))
 
     outcome = endive("compare", "small.toml", "fast.toml", "--seeds", "1..2", "--set", "catalog.num_tables=3", "--json")
@@ -124,7 +125,8 @@ def test_compare_as_json_has_the_figures_of_both_sides(endive: CommandLine) -> N
     found = json.loads(outcome.out)
     assert found["seeds"] == [1, 2]
     assert found["a"].startswith("small-")
-    rate = found["figures"]["committed_per_s"]
+    rate = found["metrics"]["committed_per_s"]
+    assert found["figures"] == found["metrics"]  # the name until 0.1.0
     assert rate["difference"]["mean"] == pytest.approx(rate["b"]["mean"] - rate["a"]["mean"])
     assert rate["ratio"] == pytest.approx(rate["b"]["mean"] / rate["a"]["mean"])
     assert small("catalog.num_tables=3").experiment_hash() in found["a"]
@@ -169,7 +171,7 @@ def test_compare_runs_a_configuration_with_the_seeds_of_the_result_beside_it(end
     assert json.loads(endive("compare", result, "fast.toml", "--seeds", "5..6", "--json").out)["seeds"] == [5]
 
 
-def test_compare_names_figures_as_a_run_does_and_only_its_own_options(endive: CommandLine) -> None:
+def test_compare_names_metrics_as_a_run_does_and_only_its_own_options(endive: CommandLine) -> None:
     shown = endive("compare", "small.toml", "small.toml").out
     assert "all p99.9, ms" in shown
     assert "p999" not in shown
@@ -228,6 +230,16 @@ def test_config_keys_lists_every_key_with_its_meaning(endive: CommandLine) -> No
     assert "catalog | table | partition" in outcome.out
 
 
+def test_a_sweep_file_is_recognised(endive: CommandLine) -> None:
+    endive.write("grid.toml", 'base = "small.toml"\n[grid]\n"transaction.retry" = [1, 2]\n')
+
+    outcome = endive("run", "grid.toml")
+
+    assert outcome.code == 2
+    assert "this is a sweep file, not a configuration" in outcome.err
+    assert "`endive sweep grid.toml`" in outcome.err
+
+
 def test_config_keys_of_a_section(endive: CommandLine) -> None:
     outcome = endive("config", "keys", "transaction.retry_backoff")
 
@@ -246,9 +258,18 @@ def test_config_keys_names_the_key_that_was_meant(endive: CommandLine) -> None:
     assert "did you mean 'transaction.retry'?" in outcome.err
 
 
-def test_providers_lists_figures_and_sources(endive: CommandLine) -> None:
+def test_providers_lists_latencies_and_sources(endive: CommandLine) -> None:
     assert "azurex" in endive("providers").out
     assert "YCSB" in endive("providers", "s3").out
+
+
+def test_providers_as_json_have_medians_and_sources(endive: CommandLine) -> None:
+    found = json.loads(endive("providers", "s3", "--json").out)
+
+    assert list(found) == ["spec", "measured"]
+    cas = found["spec"][0]["latencies"]["cas"]
+    assert (round(cas["median_ms"]), cas["source"][:2] != "") == (61, True)
+    assert {one["provider"] for one in json.loads(endive("providers", "--json").out)["spec"]} >= {"s3", "gcp"}
 
 
 def test_a_profile_of_ones_own_is_listed_and_used(endive: CommandLine) -> None:

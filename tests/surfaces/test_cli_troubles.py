@@ -60,7 +60,7 @@ def test_a_wrong_value_is_one_message_and_nothing_runs(endive: CommandLine, over
 
     assert outcome.code == 2
     assert message in outcome.err
-    assert outcome.err.count("\n") == 2  # "1 error", and the fault
+    assert outcome.err.count("\n") == 2  # "1 error", and the error itself
     assert not (endive.directory / "experiments").exists()
 
 
@@ -237,10 +237,10 @@ def test_metrics_only_is_not_for_the_reference_engine(endive: CommandLine) -> No
     assert "keeps its rows" in outcome.err
 
 
-# Whose fault it is.
+# Errors are attributed to the file or to the option.
 
 
-def test_a_fault_of_an_option_is_not_blamed_on_the_file(endive: CommandLine) -> None:
+def test_an_error_of_an_option_is_not_attributed_to_the_file(endive: CommandLine) -> None:
     endive.write("sweep.toml", 'base = "small.toml"\nseeds = "1..2"\n[grid]\n"transaction.retry" = [1, 2]\n')
     wrong = ("--set", "catalog.num_table=3", "--set", "transaction.retry_backoff.jitter=-1")
 
@@ -251,7 +251,7 @@ def test_a_fault_of_an_option_is_not_blamed_on_the_file(endive: CommandLine) -> 
     assert "(with" not in swept  # every member has them
 
 
-def test_a_fault_that_an_option_only_brings_to_light_is_the_options(endive: CommandLine) -> None:
+def test_an_error_that_an_option_reveals_is_attributed_to_the_option(endive: CommandLine) -> None:
     closed = endive("run", "small.toml", "--set", "transaction.arrivals=closed").err
     assert closed.startswith("error: --set: 1 error\n  - transaction.writers: required for closed arrivals")
     closed = endive(
@@ -260,7 +260,7 @@ def test_a_fault_that_an_option_only_brings_to_light_is_the_options(endive: Comm
     assert closed.startswith("error: --set: 1 error\n  - transaction.arrivals: capacity is an offered load")
 
 
-def test_faults_of_the_file_and_of_an_option_are_told_apart(endive: CommandLine) -> None:
+def test_errors_of_the_file_and_of_an_option_are_told_apart(endive: CommandLine) -> None:
     endive.write("bad.toml", SMALL.replace("runtime", "runtme"))
 
     error = endive("run", "bad.toml", "--set", "catalog.num_table=3").err
@@ -278,7 +278,7 @@ def test_all_overrides_that_cannot_be_read_are_told_at_once(endive: CommandLine)
     assert "simulation.seed.x: seed is a value, not a table" in error
 
 
-def test_faults_of_values_to_vary_are_told_at_once(endive: CommandLine) -> None:
+def test_errors_of_values_to_vary_are_reported_at_once(endive: CommandLine) -> None:
     error = endive(
         "capacity", "small.toml", "--vary", "catalog.num_tables=1,-1,-2", "--vary", "catalog.typ=cas,append"
     ).err

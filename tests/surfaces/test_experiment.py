@@ -9,8 +9,8 @@ import pytest
 
 from endive.errors import ResultError
 from endive.sim.config.configuration import load_configuration
+from endive.sim.results.columns import SCHEMA
 from endive.sim.results.experiment import Experiment, find_results, load_result
-from endive.sim.results.statistics import SCHEMA
 from tests.surfaces.files import SMALL, small
 
 

@@ -24,7 +24,7 @@ from endive.sim.config.distributions import DistributionSection
 from endive.sim.config.effects import ineffective
 from endive.sim.config.profiles import DECISIONS, load_profile_file, load_profile_set, read_text
 from endive.sim.config.schema import Configuration, Selection
-from endive.sim.config.validation import Fault, faults_of, without_consequences
+from endive.sim.config.validation import InvalidKey, validated, without_consequences
 from endive.sim.conflict_detector import PartitionOverlapConflictDetector, ProbabilisticConflictDetector
 from endive.sim.cost import COST_MODELS
 from endive.sim.latency import FixedLatency, LatencyDistribution, SizeBasedLatency
@@ -164,11 +164,11 @@ def parse_configuration(text: str, source: str = "configuration", overrides: Seq
     try:
         settings = _check(data, source, given)
     except ConfigurationError as error:
-        raise (error.after(_faults_alone(text, source), SET) if overrides else error) from error
+        raise (error.after(_errors_alone(text, source), SET) if overrides else error) from error
     return replace(settings, text=tomli_w.dumps(data) if overrides else text)
 
 
-def _faults_alone(text: str, source: str) -> ConfigurationError | None:
+def _errors_alone(text: str, source: str) -> ConfigurationError | None:
     """Return the errors of a configuration without overrides."""
     try:
         parse_configuration(text, source)
@@ -178,15 +178,15 @@ def _faults_alone(text: str, source: str) -> ConfigurationError | None:
 
 
 def _check(data: Mapping[str, Any], source: str, given: Mapping[str, str]) -> Settings:
-    config, faults = faults_of(Configuration, data)
+    config, invalid = validated(Configuration, data)
     if config is None:
-        raise ConfigurationError(source, [str(fault) for fault in faults])
+        raise ConfigurationError(source, [str(one) for one in invalid])
     found, more = _find_provider(config, source)
     profile = _adjusted(found.profile, config)
     config, origins = complete(config, profile)
-    faults += [*more, *contradictions(config, None if more else profile)]
-    if faults:
-        raise ConfigurationError(source, [str(fault) for fault in without_consequences(faults)])
+    invalid += [*more, *contradictions(config, None if more else profile)]
+    if invalid:
+        raise ConfigurationError(source, [str(one) for one in without_consequences(invalid)])
     choices = Choices(config, profile, found.profile, found.own)
     warnings = (*ineffective(choices, given), *_shifted_means(config))
     profile_set = "own" if found.own else config.storage.profiles
@@ -209,7 +209,7 @@ class _Found(NamedTuple):
     """It comes from the user's file."""
 
 
-def _find_provider(config: Configuration, source: str) -> tuple[_Found, list[Fault]]:
+def _find_provider(config: Configuration, source: str) -> tuple[_Found, list[InvalidKey]]:
     """Return the provider's profile; if there is no such provider, a stand-in and the errors."""
     storage = config.storage
     known = dict(load_profile_set(storage.profiles))
@@ -220,13 +220,13 @@ def _find_provider(config: Configuration, source: str) -> tuple[_Found, list[Fau
         try:
             own = load_profile_file(Path(source).parent / storage.profile_file)
         except ConfigurationError as error:
-            return stand_in, [Fault(f"storage.profile_file: {error.source}: {fault}") for fault in error.errors]
+            return stand_in, [InvalidKey(f"storage.profile_file: {error.source}: {one}") for one in error.errors]
     known |= own
     if not storage.provider:
-        return stand_in, [Fault("storage.provider", f"required; one of {', '.join(known)}")]
+        return stand_in, [InvalidKey("storage.provider", f"required; one of {', '.join(known)}")]
     if storage.provider not in known:
         hint = suggestion(storage.provider, known) or f"; known: {', '.join(known)}"
-        return stand_in, [Fault("storage.provider", f"no profile {storage.provider!r}{hint}")]
+        return stand_in, [InvalidKey("storage.provider", f"no profile {storage.provider!r}{hint}")]
     return _Found(known[storage.provider], storage.provider in own), []
 
 
@@ -356,9 +356,9 @@ def experiment_digest(settings: Settings) -> str:
     for key in ("seed", "output_path", "trim_start_ms", "trim_end_ms"):
         del values["simulation"][key]
     del values["storage"]["profiles"], values["storage"]["profile_file"]
-    figures = {name: repr(row) for name, row in sorted(settings.profile.latencies.items())}
+    latencies = {name: repr(row) for name, row in sorted(settings.profile.latencies.items())}
     rest = [repr(settings.profile.contention), settings.profile.decision, MODEL_VERSION]
-    canonical = json.dumps([values, figures, rest], sort_keys=True)
+    canonical = json.dumps([values, latencies, rest], sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -381,7 +381,7 @@ def _apply(data: dict[str, Any], override: str) -> str:
     try:
         put(data, key.strip(), value)
     except ConfigurationError as error:
-        raise ConfigurationError(SET, [f"{error.source}: {fault}" for fault in error.errors]) from error
+        raise ConfigurationError(SET, [f"{error.source}: {one}" for one in error.errors]) from error
     return key.strip()
 
 

@@ -28,7 +28,7 @@ from endive.files import make_directory, write_durably
 from endive.sim.config.configuration import Settings
 from endive.sim.config.profiles import read_text
 from endive.sim.engines import Engine, simulate
-from endive.sim.results.statistics import SCHEMA
+from endive.sim.results.columns import SCHEMA
 from endive.sim.results.summary import Summary, Window, summarise
 from endive.sim.simulation import Progress
 

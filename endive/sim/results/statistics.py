@@ -15,8 +15,6 @@ from endive.sim.transaction import Transaction, TransactionResult, TransactionSt
 if TYPE_CHECKING:
     import pandas as pd  # loaded only where a frame is asked for: it takes half a second
 
-__all__ = ["SCHEMA", "RunResult", "Statistics"]
-
 FINISHED = (TransactionStatus.COMMITTED, TransactionStatus.ABORTED)
 
 ATTRIBUTES = {
