@@ -22,6 +22,8 @@ The packages, bottom first; imports go down, never up:
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from endive.extras import naming_extra
+
 if TYPE_CHECKING:
     from endive.pipeline.results import SweepResults
     from endive.pipeline.sweep import run_sweep as sweep
@@ -61,7 +63,8 @@ if not TYPE_CHECKING:  # would hide misspelt names from the type checker
         if name not in _PLACES:
             raise AttributeError(f"module 'endive' has no attribute {name!r}")
         module, _, attribute = _PLACES[name].rpartition(".")
-        value = globals()[name] = getattr(import_module(module), attribute)
+        with naming_extra("sweep" if module.startswith("endive.pipeline") else "sim"):
+            value = globals()[name] = getattr(import_module(module), attribute)
         return value
 
 

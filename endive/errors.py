@@ -109,17 +109,6 @@ class InvariantError(EndiveError):
 
 
 @dataclass(eq=False)
-class MissingExtraError(EndiveError):
-    """A package that the core does not need is not installed. Install what the message names."""
-
-    module: str
-    install: str
-
-    def __str__(self) -> str:
-        return f"this needs {self.module}, which is not installed: pip install '{self.install}'"
-
-
-@dataclass(eq=False)
 class SparkUnavailableError(EndiveError):
     """Spark cannot be started, reached or kept alive. Follow the remedy and start again; finished work is kept."""
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 import endive
-from endive.errors import ConfigurationError, MissingExtraError, ResultError
+from endive.errors import ConfigurationError, ResultError
+from endive.extras import MissingExtraError
 from endive.sim.config.configuration import parse_configuration
-from endive.sim.results.display import Displayed, optional
+from endive.sim.results.display import Displayed
 from endive.sim.results.experiment import Experiment
 from tests.surfaces.files import SMALL
 
@@ -190,6 +191,7 @@ def test_results_become_frames_and_charts(name: str, request: pytest.FixtureRequ
     assert len(chart["layer"]) == 2
 
 
-def test_a_missing_package_names_the_extra() -> None:
-    with pytest.raises(MissingExtraError, match=r"needs no_such_module, .*: pip install 'endive\[report\]'"):
-        optional("no_such_module", "endive[report]")
+def test_a_missing_package_names_the_extra(results: endive.RunResults, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(MissingExtraError, match=r"'altair'.*pip install 'endive\[report\]'"):
+        results.chart()

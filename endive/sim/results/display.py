@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from endive.errors import MissingExtraError
+from endive.extras import naming_extra
 
 if TYPE_CHECKING:
     import altair as alt
@@ -73,7 +73,7 @@ class Displayed(ABC):
 
     def to_polars(self) -> "pl.DataFrame":
         """Return `to_arrow()` as a Polars frame. Needs Polars (`pip install polars`)."""
-        frame: pl.DataFrame = optional("polars", "polars").from_arrow(self.to_arrow())
+        frame: pl.DataFrame = import_module("polars").from_arrow(self.to_arrow())
         return frame
 
     def __repr__(self) -> str:
@@ -84,19 +84,10 @@ class Displayed(ABC):
         return "".join([f"<p><b>{escape(self.title)}</b></p>", *(grid.html() for grid in self.grids())])
 
 
-def optional(module: str, install: str) -> Any:  # noqa: ANN401 - any module
-    """Import a module that the core does not depend on; `MissingExtraError` says what to install."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise MissingExtraError(module, install) from error
-
-
 def bars(table: pa.Table, x: str, y: str, title: str, color: str | None = None) -> "alt.LayerChart":
     """Return horizontal bars: columns `mean`, and `low` and `high` for the 95 % interval."""
-    altair = optional("altair", "endive[report]")
+    with naming_extra():
+        altair = import_module("altair")
     base = altair.Chart(table.to_pandas(), title=title)
     place = {"y": altair.Y(f"{y}:N", sort=None, title=None)} | ({"yOffset": f"{color}:N"} if color else {})
     shade = {"color": f"{color}:N"} if color else {}
