@@ -22,8 +22,6 @@ The packages, bottom first; imports go down, never up:
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from endive.extras import naming_extra
-
 if TYPE_CHECKING:
     from endive.pipeline.results import SweepResults
     from endive.pipeline.sweep import run_sweep as sweep
@@ -63,7 +61,7 @@ if not TYPE_CHECKING:  # would hide misspelt names from the type checker
         if name not in _PLACES:
             raise AttributeError(f"module 'endive' has no attribute {name!r}")
         module, _, attribute = _PLACES[name].rpartition(".")
-        with naming_extra("sweep" if module.startswith("endive.pipeline") else "sim"):
+        with import_module("endive.extras").naming_extra("sweep" if module.startswith("endive.pipeline") else "sim"):
             value = globals()[name] = getattr(import_module(module), attribute)
         return value
 
