@@ -58,4 +58,5 @@ class Process(Generic[T]):
 def driver_of(objects: MemoryStore | None = None, clock_ms: int = 0) -> BlockingDriver:
     """Return a driver on a store in memory, with ids that are counted and a clock that stands."""
     numbers = iter(range(1, 1_000_000))
-    return BlockingDriver(objects or MemoryStore(), lambda: clock_ms, lambda: f"{next(numbers):032x}", lambda _: None)
+    objects = MemoryStore(lambda: clock_ms) if objects is None else objects
+    return BlockingDriver(objects, lambda: clock_ms, lambda: f"{next(numbers):032x}", lambda _: None)
