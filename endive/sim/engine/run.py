@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from endive.errors import InvariantError
 from endive.sim.config.configuration import Settings
 from endive.sim.cost import OPERATION_TYPES
 from endive.sim.engine import kernel
@@ -205,10 +204,8 @@ def _advance(model: Model, world: _World, until: int) -> None:
             world.grow_pool()
         elif code == kernel.ROWS_FULL:
             world.rows = _doubled(world.rows)
-        elif code == kernel.SUMS_MISSING:
-            world.extend_sums(model)
         else:
-            raise InvariantError("progress", f"{kernel.APPENDS_MAX} appends to a manifest list failed in a row")
+            world.extend_sums(model)
 
 
 def _table(rows: Ints) -> pa.Table:
