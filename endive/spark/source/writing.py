@@ -1,11 +1,11 @@
-"""What a task does with its rows: Parquet files with field ids, of a size, one or more for each partition.
+"""Writes a task's rows: Parquet files with field ids, of the target size, one or more for each partition.
 
-Names hold the job's write id, the Spark partition and the attempt, so that two attempts at one partition never write
-one file, whichever of them Spark takes. An attempt that fails deletes what it wrote; one that is killed leaves files
-that no snapshot names, for `endive catalog orphans`.
+File names contain the job's write id, the Spark partition and the attempt, so two attempts at one partition never write
+the same file. An attempt that fails deletes its files; one that is killed leaves files that no snapshot references, for
+`endive catalog orphans`.
 
-This is the one place for writing that uses parts of PyIceberg which it does not promise to keep: the conversion of a
-batch to a table's columns by field id, nested ones included, and what its writer asks of PyArrow.
+This module uses private parts of PyIceberg: the conversion of a batch to a table's columns by field id, nested ones
+included, and the arguments that its writer passes to PyArrow.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ OPEN_FILES_MAX = 64
 
 @dataclass(frozen=True)
 class WriteJob:
-    """What every task of a write knows."""
+    """The input of every task of a write."""
 
     metadata: TableMetadata
     io: FileIO
@@ -68,7 +68,7 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], task: str) -> t
 
 
 def delete_files(io: FileIO, paths: Iterable[str]) -> None:
-    """Delete files that no snapshot names. One that cannot be deleted is left to `endive catalog orphans`."""
+    """Delete files that no snapshot references. A file that cannot be deleted is left to `endive catalog orphans`."""
     for path in paths:
         with suppress(Exception):  # each store has errors of its own
             io.delete(path)
@@ -181,7 +181,7 @@ class _TaskFiles:
     def discard(self) -> None:
         """Delete everything."""
         for file in self.open.values():
-            with suppress(Exception):  # whatever it is, the file goes
+            with suppress(Exception):  # the file is deleted in any case
                 file.writer.close()
         delete_files(self.job.io, self.paths)
 
