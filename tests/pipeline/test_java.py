@@ -100,7 +100,7 @@ def test_an_unsuitable_java_home_is_reported_and_the_next_java_used(
     [
         ("Unable to locate a Java Runtime.\n", 1, "fails: Unable to locate a Java Runtime."),
         ("", 3, "fails: exit code 3"),
-        ("hello\n", 0, "does not tell its version"),
+        ("hello\n", 0, "does not report its version"),
         (SETTINGS.format(home="/nowhere", version=17), 0, "names /nowhere as its home, which has no bin/java"),
     ],
 )

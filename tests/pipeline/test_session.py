@@ -88,7 +88,7 @@ def test_a_master_that_does_not_answer_is_reported_at_once(closed_port: int) -> 
         reach(parse_master(url))
 
     assert caught.value.problem == f"no Spark master answers at {url} (127.0.0.1:{closed_port}: Connection refused)"
-    assert "start it, or mend the URL" in caught.value.remedy
+    assert "start it, or correct the URL" in caught.value.remedy
 
 
 def test_one_of_several_masters_is_enough_and_tells_this_machine_s_address(closed_port: int) -> None:
