@@ -4,24 +4,19 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from endive.errors import InvariantError
 from endive.sim.config.configuration import Settings
-from endive.sim.cost import OPERATION_TYPES
 from endive.sim.engine import kernel
-from endive.sim.engine.model import Ints, Model, compile_model
-from endive.sim.results.statistics import SCHEMA, RunResult
-from endive.sim.results.summary import REASONS, STATUSES, Summary, Tally, Window
+from endive.sim.engine.model import COMMITS_FACTOR, COMMITS_FIRST, Ints, Model, compile_model
+from endive.sim.results.statistics import RunResult
+from endive.sim.results.summary import Summary, Tally, Window
 from endive.sim.simulation import Progress
-from endive.timing import TICKS_PER_MS, to_ms
-
-TIMES = frozenset({"t_submit", "t_runtime", "t_commit", "commit_latency", "total_latency"})
-WORDS = {"status": STATUSES, "operation_type": OPERATION_TYPES, "abort_reason": REASONS}
+from endive.timing import to_ms
 
 STEPS = 100
 """Parts of a run. Between two of them Python takes the rows, reports progress and handles Ctrl-C."""
@@ -40,6 +35,8 @@ class _World:
     """Everything that changes during a run."""
 
     shared: npt.NDArray[np.void]
+    curves: npt.NDArray[np.float64]
+    """Quantile tables, as far as they are needed."""
     pool: npt.NDArray[np.void]
     heap: npt.NDArray[np.void]
     calendar: Ints
@@ -54,8 +51,10 @@ class _World:
     @classmethod
     def new(cls, model: Model, room: int = 1024) -> "_World":
         """Return an empty world with room for so many transactions at once; it grows as needed."""
+        curves, commits = model.convoys.tabulate(model.config, COMMITS_FIRST)
         world = cls(
             shared=np.zeros(1, kernel.SHARED),
+            curves=curves,
             pool=_pool(room),
             heap=np.zeros(room, kernel.EVENT),
             calendar=np.full(model.buckets, -1),
@@ -65,9 +64,14 @@ class _World:
             state=np.zeros(model.state_size, np.int64),
             rows=np.zeros((room, len(kernel.ROW)), np.int64),
         )
-        world.shared["free"] = room
-        world.shared["next_arrival"] = kernel.next_arrival(model.config[0], model.curves, kernel.ZERO, kernel.ZERO)
+        world.shared["free"], world.shared["seq_max"] = room, commits
+        world.shared["next_arrival"] = kernel.next_arrival(model.config[0], curves, kernel.ZERO, kernel.ZERO)
         return world
+
+    def extend_sums(self, model: Model) -> None:
+        """Tabulate the longer convoys that more commits make possible."""
+        commits = int(self.shared["seq_max"][0]) * COMMITS_FACTOR
+        self.curves, self.shared["seq_max"] = model.convoys.tabulate(model.config, commits)
 
     def grow_pool(self) -> None:
         """Double the room for transactions in flight."""
@@ -112,7 +116,8 @@ def run_compiled(settings: Settings, seed: int, progress: Progress | None = None
     shared = _run(compile_model(settings, seed), lambda rows: parts.append(rows.copy()), report)
     rows = np.concatenate(parts)
     parts.clear()
-    result = RunResult(_table(rows), _counters(shared), int(shared["seq"]))
+    columns = np.ascontiguousarray(rows.T)  # transposed first: selecting from a column then reads adjacent memory
+    result = RunResult(dict(zip(kernel.ROW, columns, strict=True)), _counters(shared), int(shared["seq"]))
     result.check()
     return result
 
@@ -185,8 +190,8 @@ def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
 
 
 def _advance(model: Model, world: _World, until: int) -> None:
-    fixed = (model.topology, model.odds, model.curves, model.backoff)
     while True:
+        fixed = (model.topology, model.odds, world.curves, model.backoff)
         events = (world.heap, world.calendar, world.later)
         changing = (world.pool, world.details, world.free, world.state)
         code = kernel.advance(model.config, world.shared, *events, *changing, *fixed, world.rows, until)
@@ -196,20 +201,7 @@ def _advance(model: Model, world: _World, until: int) -> None:
             world.grow_pool()
         elif code == kernel.ROWS_FULL:
             world.rows = _doubled(world.rows)
+        elif code == kernel.SUMS_MISSING:
+            world.extend_sums(model)
         else:
             raise InvariantError("progress", f"{kernel.APPENDS_MAX} appends to a manifest list failed in a row")
-
-
-def _table(rows: Ints) -> pa.Table:
-    """Return rows as a table, in the order of the transactions' numbers."""
-    columns = np.ascontiguousarray(rows.T)  # transposed first: selecting from a column then reads adjacent memory
-    order = np.argsort(columns[0], kind="stable")
-    return pa.table([_column(name, columns[index][order]) for index, name in enumerate(kernel.ROW)], schema=SCHEMA)
-
-
-def _column(name: str, values: Ints) -> Any:  # noqa: ANN401 - PyArrow has no types
-    if name in WORDS:
-        return pa.array(WORDS[name], pa.string()).take(pa.array(values))
-    if name in TIMES or name.endswith("_ms"):
-        return pa.array(values / TICKS_PER_MS)
-    return pa.array(values)
