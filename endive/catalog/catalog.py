@@ -19,6 +19,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     AssignUUIDUpdate,
     RemovePropertiesUpdate,
+    SetLocationUpdate,
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
@@ -39,7 +40,7 @@ from endive.catalog.model.names import Identifier, table_of, text_of
 from endive.catalog.model.transaction import TransactionalStore
 from endive.catalog.operations import refs
 from endive.catalog.operations.namespaces import Namespaces, PropertiesChange
-from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore
+from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore, checked_location
 from endive.catalog.planner import plan_files
 from endive.catalog.settings import require_known
 from endive.closing import Closing
@@ -296,6 +297,8 @@ class KVCatalog(Closing):
                 require_known(update.updates, "table", text_of(change.identifier))
             elif isinstance(update, AssignUUIDUpdate) and change.creates:
                 clear_if_dropped(self.store, update.uuid)
+            elif isinstance(update, SetLocationUpdate):
+                checked_location(change.identifier, update.location)
         reparent_many(self.store, change)
 
     # History, branches and tags.

@@ -270,7 +270,7 @@ def test_rows_that_are_spoilt_missing_or_too_many(filled: Lake, damage: str) -> 
     filled.tamper(work)
 
     assert expected in "\n".join(faults_of(filled))
-    assert "fault: " in filled("check", code=1).out
+    assert "finding: " in filled("check", code=1).out
 
 
 # The store, and writers beside the check.
@@ -283,7 +283,7 @@ def test_a_damaged_store_is_checked_as_far_as_it_can_be(filled: Lake) -> None:
     faults = faults_of(filled)
 
     assert faults[0].startswith(f"_endive/wal/{path.name}: ")
-    assert "its tables were not looked at" in faults[-1]
+    assert "its tables were not checked" in faults[-1]
 
 
 def test_a_table_that_changes_during_the_look_is_looked_at_anew(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

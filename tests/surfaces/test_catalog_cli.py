@@ -16,7 +16,7 @@ from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.cli.app import app
 from endive.cli.catalog import app as catalog_app
-from endive.cli.catalog import tables
+from endive.cli.catalog import table_commands
 from endive.errors import ConfigurationError
 from endive.protocol.requests import Steps
 from tests.surfaces.files import CommandLine
@@ -205,7 +205,7 @@ def test_a_purge_deletes_the_files(filled: Lake) -> None:
 def test_a_table_that_is_written_while_somebody_decides_is_not_dropped(
     filled: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "_confirm", lambda *_: filled.append("db.events", events(2, range(8, 9))))
+    monkeypatch.setattr(table_commands, "_confirm", lambda *_: filled.append("db.events", events(2, range(8, 9))))
 
     error = filled("drop", "db.events", code=2).err
 

@@ -66,7 +66,7 @@ def test_history_and_rollback_by_id_and_by_time(filled: Lake) -> None:
     assert [line.startswith("*") for line in lines[1:]] == [False, True]
 
     forward = ("--snapshot", str(second["snapshot_id"]))
-    assert "--any goes there all the same" in filled("rollback", "db.events", *forward, code=2).err
+    assert "use --force to set it" in filled("rollback", "db.events", *forward, code=2).err
     assert filled.json("rollback", "db.events", *forward, "--any")["from"] == first["snapshot_id"]
     assert rows_of(filled) == list(range(8))
     assert "to where?" in filled("rollback", "db.events", code=2).err

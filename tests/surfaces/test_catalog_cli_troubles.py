@@ -79,7 +79,7 @@ def test_an_error_begins_a_line_of_its_own(filled: Lake) -> None:
     nobody = dropped(filled, "db.events", answer="")
 
     assert (nobody.returncode, nobody.stdout) == (2, "")
-    assert "\nerror: db.events: 1 error\n  - nobody answered" in nobody.stderr
+    assert "\nerror: db.events: 1 error\n  - no answer" in nobody.stderr
 
 
 # Names that are missing, or taken.
