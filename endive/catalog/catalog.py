@@ -291,7 +291,7 @@ class KVCatalog(Closing):
         return committed
 
     def _prepare(self, change: TableChange) -> None:
-        """Check the properties that a change sets; do what would make its transaction large in others of their own."""
+        """Check the properties and location that a change sets; copy many file rows in transactions of their own."""
         for update in change.updates:
             if isinstance(update, SetPropertiesUpdate):
                 require_known(update.updates, "table", text_of(change.identifier))

@@ -215,7 +215,7 @@ def checked_location(name: Identifier, location: str) -> str:
 
 
 def _loaded(view: TableView) -> LoadedTable:
-    """Return a view for a caller, who may change the properties, while records are shared."""
+    """Return a view with its own properties, which the caller may change, while records are shared."""
     metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
     return LoadedTable(view.record.identifier, view.record.version, metadata, view.record.metadata_location)
 

@@ -280,9 +280,7 @@ def drop(
             ) from error
         except OutcomeUnknownError as error:
             problem = f"whether it is dropped is not known: {error}"
-            raise ResultError(
-                name, problem, "run the same command again: it finds out, and finishes the drop"
-            ) from error
+            raise ResultError(name, problem, "run the same command again to finish the drop") from error
         except OSError as error:
             problem = f"it is dropped, but not all of its files could be deleted: {error}"
             raise ResultError(name, problem, "run the same command again to continue") from error
