@@ -99,7 +99,7 @@ def test_the_error_about_a_used_name_has_commands_to_resolve_it(filled: Lake) ->
 
     assert f"`endive catalog tables {filled.url} db` lists" in filled("namespaces", "--create", "db", code=2).err
     error = filled("create", "db.events", "--schema", "id long", code=2).err
-    assert f"`endive catalog show {filled.url} db.events` shows what is there" in error
+    assert f"`endive catalog show {filled.url} db.events` shows the existing one" in error
     error = filled("tag", "db.events", "start", code=2).err
     assert f"`endive catalog show {filled.url} db.events` shows where it is, and --drop removes it" in error
 

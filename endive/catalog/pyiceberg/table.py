@@ -55,8 +55,8 @@ class EndiveTable(Table):
         """Load the newest state of the table; raise if another table has its name now."""
         fresh = self.catalog.load_table(self.name())
         if fresh.metadata.table_uuid != self.metadata.table_uuid:
-            name = ".".join(self.name())
-            raise NoSuchTableError(f"Table does not exist: {name}; it was dropped, and another table has this name now")
+            problem = "the table UUID does not match, since another table has this name now"
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(self.name())}; {problem}")
         self.metadata, self.metadata_location = fresh.metadata, fresh.metadata_location
         self.io, self.config = fresh.io, fresh.config
         return self
