@@ -32,7 +32,7 @@ class UnsupportedOperationError(EndiveError):
 
 
 @dataclass(eq=False)
-class ConfigurationError(EndiveError):
+class ConfigurationError(EndiveError, ValueError):
     """The input is invalid. Fix every error listed; nothing has run and nothing was written."""
 
     source: str

@@ -1,4 +1,4 @@
-"""Files that are there completely or not at all, whatever happens meanwhile."""
+"""Atomic and durable writes of single files."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ REMEDY = "free some space or choose another --out"
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and its parents. `ResultError` if that cannot be."""
+    """Create a directory and its parents. `ResultError` if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -20,9 +20,9 @@ def make_directory(path: Path) -> None:
 
 
 def write_durably(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` write a file beside `path`, sync it, and give it its name: no reader ever sees half of it.
+    """Call `write` with a temporary path beside `path`, sync the file and rename it: readers never see half of it.
 
-    Two writers of one file, on one machine or on several that share a directory, do not disturb each other.
+    Concurrent writers of one file, on one machine or on several that share a directory, do not disturb each other.
     """
     part = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
     try:
@@ -33,5 +33,5 @@ def write_durably(path: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         raise ResultError(str(path), f"cannot be written ({error.strerror or error})", REMEDY) from error
     finally:
-        with suppress(OSError):  # where the directory cannot even be looked into, there is nothing to remove
+        with suppress(OSError):  # without permission to list the directory, no file was written
             part.unlink(missing_ok=True)

@@ -17,8 +17,10 @@ from typing import Any, TypeVar
 
 from endive.errors import OutcomeUnknownError, StorageUnavailableError
 from endive.logs import log_error
-from endive.objects.api import ObjectStore, execute_request
+from endive.objects.api import ObjectStore, execute_request, unix_ms
 from endive.protocol.requests import Get, GetAll, NewId, Now, PutIfAbsent, Request, Sleep, Steps, drive
+
+__all__ = ["BlockingDriver", "RequestCounter", "random_id", "unix_ms"]
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -26,11 +28,6 @@ log = logging.getLogger(__name__)
 PAUSES_MS = (50.0, 100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0)
 """Before each repeat. Six seconds in all: longer outages are the caller's to wait for."""
 IDS_AT_ONCE = 64
-
-
-def unix_ms() -> int:
-    """Return the time by this machine's clock."""
-    return time.time_ns() // 1_000_000
 
 
 _ids: deque[str] = deque()

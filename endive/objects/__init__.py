@@ -1,9 +1,9 @@
-"""Object stores: things that hold bytes under names.
+"""Object stores: bytes under names.
 
-* `api`: what a store must do, and what it says of itself.
+* `api`: the interface of an object store, and the capabilities it declares.
 * `memory`, `local`: a dictionary, a directory. `remote`: S3, Google Cloud Storage and Azure, through obstore.
-* `two_phase`: create-if-absent for stores that have none, with a transactional store's help.
-* `urls`: from a URL to a store.
+* `two_phase`: conditional writes for stores without them, from a record store (`records`, `dynamo`).
+* `urls`: opening a store by its URL.
 """
 
 from endive.objects.api import Capabilities, ObjectStore

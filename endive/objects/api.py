@@ -1,26 +1,27 @@
-"""What Endive needs of an object store, and no more: create-if-absent, get, ranges, list, delete.
+"""The interface of an object store: create-if-absent, get, range reads, list, delete.
 
-No update by etag and no attributes: a local directory has neither, and S3's etag is the content's MD5, which two
-writers of equal bytes share.
+It has no update by etag and no attributes: a local directory has neither, and S3's etag is the content's MD5, which
+is the same for two writers of equal bytes.
 """
 
+import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from endive.errors import ConfigurationError
 from endive.protocol.requests import Delete, Get, GetRange, List, ObjectInfo, Put, PutIfAbsent, Request
 
-__all__ = ["Capabilities", "ObjectInfo", "ObjectStore", "execute_request", "require_conditional_writes"]
+__all__ = ["Capabilities", "ObjectInfo", "ObjectStore", "execute_request", "require_conditional_writes", "unix_ms"]
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What is known of a store, from its documentation and from tests; nothing is tried out on a user's bucket."""
+    """Properties of a store, known from its documentation and from tests. A user's bucket is never probed."""
 
     create_if_absent: bool
     """False: `put_if_absent` is not available; see `endive.objects.two_phase`."""
     survives_power_loss: bool
-    """What `put_if_absent` and `put` have confirmed is on stable storage."""
+    """Writes that `put_if_absent` and `put` have confirmed are on stable storage."""
     shared: bool
     """Other processes see the same objects."""
 
@@ -28,34 +29,34 @@ class Capabilities:
 class ObjectStore(Protocol):
     """A store of immutable bytes under `/`-separated paths. Safe to use from several threads.
 
-    Errors: `StorageUnavailableError` if nothing was changed and a retry may help, `OutcomeUnknownError` if a write may
-    have happened, `StorageAccessError` if a retry will not help.
+    Raises `StorageUnavailableError` if nothing was changed and a retry may help, `OutcomeUnknownError` if a write may
+    have happened, `StorageAccessError` if a retry does not help.
     """
 
     @property
     def url(self) -> str:
-        """Where this is, for messages."""
+        """URL of the store, for messages."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this store can do."""
+        """Properties of this store."""
         ...
 
     def get(self, path: str) -> bytes | None:
-        """Return the object; None if there is none."""
+        """Return the object; None if it does not exist."""
         ...
 
     def get_range(self, path: str, start: int, length: int) -> bytes | None:
-        """Return up to `length` bytes from `start`; None if there is no such object."""
+        """Return up to `length` bytes from `start`; None if the object does not exist."""
         ...
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
-        """Create the object. False: there was one, and it stays as it is."""
+        """Create the object. False: it already exists, and is unchanged."""
         ...
 
     def put(self, path: str, body: bytes) -> None:
-        """Write the object, over whatever is there."""
+        """Write the object; replaces an existing one."""
         ...
 
     def list(self, prefix: str, after: str = "") -> tuple[ObjectInfo, ...]:
@@ -63,12 +64,12 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Remove the object, if there is one."""
+        """Delete the object. Idempotent."""
         ...
 
 
 def execute_request(objects: ObjectStore, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
-    """Do what a protocol asks of an object store, and return the reply. What does not concern one is a `TypeError`."""
+    """Execute a protocol's request on an object store and return the reply. `TypeError` for other requests."""
     match request:
         case Get(path):
             return objects.get(path)
@@ -86,16 +87,22 @@ def execute_request(objects: ObjectStore, request: Request[Any]) -> Any:  # noqa
 
 
 def require_conditional_writes(objects: ObjectStore) -> ObjectStore:
-    """Return `objects` if it can create if absent. `ConfigurationError` otherwise: two writers would both win."""
+    """Return `objects` if it has conditional writes. `ConfigurationError` otherwise: two writers would both succeed."""
     if not objects.capabilities.create_if_absent:
         raise ConfigurationError(
-            objects.url, ["it has no conditional writes; decide creates by a record store: `records`, or --records"]
+            objects.url,
+            ["it has no conditional writes; use a record store: `records`, --records or endive.records"],
         )
     return objects
 
 
 def require_path(path: str) -> str:
-    """Return `path` if it is a plain relative path; `ValueError` otherwise, since that is a defect of the caller."""
+    """Return `path` if it is a plain relative path; `ValueError` otherwise: a defect of the caller."""
     if not path or path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")):
         raise ValueError(f"not an object path: {path!r}")
     return path
+
+
+def unix_ms() -> int:
+    """Return the time by this machine's clock."""
+    return time.time_ns() // 1_000_000

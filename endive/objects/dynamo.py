@@ -1,7 +1,7 @@
 """DynamoDB as the record store of two-phase create.
 
-An insert is a conditional put, decided by DynamoDB; reads are consistent ones. The table must exist: what it costs and
-who may use it is not for a library to decide. Its partition key is `destination`, a string.
+An insert is a conditional put; reads are strongly consistent. The table must exist: its cost and permissions are the
+user's decision. Its partition key is `destination`, a string.
 """
 
 import importlib
@@ -14,11 +14,11 @@ from endive.protocol.two_phase import TransferRecord
 
 HOPELESS = {"ResourceNotFoundException", "AccessDeniedException", "UnrecognizedClientException", "ValidationException"}
 REFUSED = {"ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded"}
-"""Answers that say that nothing was done."""
+"""Error codes of requests that had no effect."""
 
 
 class DynamoRecords:
-    """Records in a table, by a client of `boto3`."""
+    """Records in a DynamoDB table, through a `boto3` client."""
 
     def __init__(self, client: Any, table: str) -> None:  # noqa: ANN401 - boto3 makes its clients at run time
         self._client = client
@@ -67,7 +67,7 @@ class DynamoRecords:
                 ExpressionAttributeValues={":yes": {"BOOL": True}},
             )
         except self._client.exceptions.ConditionalCheckFailedException:
-            return  # deleted meanwhile
+            return  # deleted concurrently
 
     def delete(self, destination: str) -> None:
         self._call(destination, False, self._client.delete_item, Key={"destination": {"S": destination}})
@@ -94,16 +94,16 @@ def _from_item(item: dict[str, Any]) -> TransferRecord:
 
 
 def open_dynamo(url: str, boto3: Any) -> DynamoRecords:  # noqa: ANN401 - a module
-    """Return the record store at `dynamodb://table`, with `?region=…` and `&endpoint=…` if need be.
+    """Return the record store at `dynamodb://table`, with optional `?region=…&endpoint=…`.
 
-    What the URL does not say, boto3 finds the way it does.
+    boto3 finds credentials and other settings as usual.
     """
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query))
     settings = {"region_name": given.pop("region", None), "endpoint_url": given.pop("endpoint", None)}
     if given or not parts.netloc:
-        raise ConfigurationError(url, ["DynamoDB is dynamodb://table, with ?region=… and &endpoint=… if need be"])
-    # The driver repeats what is safe to repeat; botocore would also repeat an insert that has happened.
+        raise ConfigurationError(url, ["a DynamoDB URL is dynamodb://table, with optional ?region=…&endpoint=…"])
+    # The driver retries requests that are safe to retry; botocore would also retry an insert that took effect.
     once = importlib.import_module("botocore.config").Config(retries={"total_max_attempts": 1})
     try:
         return DynamoRecords(boto3.client("dynamodb", config=once, **settings), parts.netloc)

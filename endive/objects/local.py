@@ -1,14 +1,17 @@
-"""A store in a local directory.
+"""An object store in a local directory.
 
 An object is written under a temporary name, synced, and given its name by a hard link, which fails if the name is
-taken: creation is atomic, and a reader never sees half an object. The directory is synced after that, because a name
-that is only in the kernel's memory does not survive a power cut. `fsync=False` leaves both out: then what was
-acknowledged survives a crash of the process, not one of the machine.
+taken: creation is atomic, and a reader never sees half an object. Then the directory is synced, because a name that is
+only in the kernel's memory does not survive a power failure. A create that finds the name taken syncs the directory
+too: the object may be its own, from an attempt whose sync failed, or another process's that is not synced yet. For the
+same reason, the first write into a directory syncs its parents, whether this process made them or not.
+
+`fsync=False` omits all syncs: acknowledged writes then survive a crash of the process, not of the machine.
 """
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -19,13 +22,33 @@ from endive.objects.api import Capabilities, require_path
 from endive.protocol.requests import ObjectInfo
 
 TEMPORARY = ".tmp-"
-"""How the names of files begin that are being written. They are not objects; listings leave them out."""
+"""Prefix of the names of files that are being written. They are not objects; listings omit them."""
 _PASSING = {errno.EINTR, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT}
 _numbers = count()
 
 
+def sync(path: Path) -> None:
+    """Write a file, or the names in a directory, to stable storage."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_parents(directory: Path, durable: Container[Path] = ()) -> None:
+    """Make the names of a directory and of its parents durable, up to the mount point or a `durable` directory.
+
+    Another process may have made any of them a moment ago, and may not have synced it yet.
+    """
+    while directory not in durable and not os.path.ismount(directory):
+        directory = directory.parent
+        with suppress(PermissionError):  # a directory that this user can neither list nor have made an entry in
+            sync(directory)
+
+
 class LocalStore:
-    """Objects as files below `root`. The directory is made on the first write."""
+    """Objects as files below `root`. The first write creates the directory."""
 
     def __init__(self, root: str | Path, fsync: bool = True) -> None:
         self._root = Path(root).absolute()
@@ -48,13 +71,14 @@ class LocalStore:
         with self._errors(path), self._written(path, body) as temporary:
             try:
                 os.link(temporary, self._file(path))
+                is_created = True
             except FileExistsError:
-                return False
+                is_created = False
             try:
                 self._sync_directory(self._file(path).parent)
-            except OSError as error:  # the name is there: to call it a failure would let the caller do it twice
+            except OSError as error:  # the name exists, but may not survive: neither success nor failure
                 raise OutcomeUnknownError(path) from error
-            return True
+            return is_created
 
     def put(self, path: str, body: bytes) -> None:
         with self._errors(path), self._written(path, body) as temporary:
@@ -70,10 +94,10 @@ class LocalStore:
     def delete(self, path: str) -> None:
         with self._errors(path):
             self._file(path).unlink(missing_ok=True)
-        # Not synced: an object that comes back after a power cut is collected again.
+        # Not synced: an object that reappears after a power failure is garbage-collected again.
 
     def _walk(self, directory: Path, path: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        """Yield what a listing has below `directory`, in any order. Files that it leaves out are not looked at."""
+        """Yield the objects of a listing below `directory`, in any order. Only their files are examined."""
         with suppress(FileNotFoundError), os.scandir(directory) as entries:
             for entry in entries:
                 name = path + entry.name
@@ -89,7 +113,7 @@ class LocalStore:
 
     @contextmanager
     def _written(self, path: str, body: bytes) -> Iterator[Path]:
-        """Write `body` under a temporary name beside `path`; the name is gone afterwards."""
+        """Write `body` under a temporary name beside `path`; remove that name afterwards."""
         directory = self._file(path).parent
         self._make_directory(directory)
         temporary = directory / f"{TEMPORARY}{os.getpid()}-{get_ident()}-{next(_numbers)}"
@@ -102,35 +126,29 @@ class LocalStore:
                     os.fsync(file.fileno())
             yield temporary
         finally:
-            with suppress(OSError):  # whatever became of the object, it is not for this to say
+            with suppress(OSError):  # must not hide the outcome of the write
                 temporary.unlink(missing_ok=True)
 
     def _make_directory(self, directory: Path) -> None:
         if directory in self._known_directories:
             return
-        missing = [parent for parent in (directory, *directory.parents) if not parent.exists()]
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except FileExistsError as error:
             raise NotADirectoryError(errno.ENOTDIR, "a file is where a directory should be") from error
-        for made in missing:
-            self._sync_directory(made.parent)
-        self._known_directories.add(directory)
+        if self._fsync:
+            sync_parents(directory, self._known_directories)
+        self._known_directories |= {directory, self._root}
 
     def _sync_directory(self, directory: Path) -> None:
-        if not self._fsync:
-            return
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if self._fsync:
+            sync(directory)
 
     @contextmanager
     def _errors(self, path: str) -> Iterator[None]:
-        """Tell apart what may pass and what will not. Nothing was changed in either case: the name comes last.
+        """Raise temporary errors as unavailable, others as denied. Neither has changed anything: the name comes last.
 
-        What fails behind the name is told by who gave it.
+        Errors after the object has its name are raised where they occur.
         """
         try:
             yield

@@ -1,9 +1,9 @@
-"""A store in a dictionary, for tests and for trying things out."""
+"""An object store in memory, for tests and experiments."""
 
 from collections.abc import Callable
 from threading import Lock
 
-from endive.objects.api import Capabilities, require_path
+from endive.objects.api import Capabilities, require_path, unix_ms
 from endive.protocol.requests import ObjectInfo
 
 
@@ -13,7 +13,7 @@ class MemoryStore:
     url = "memory://"
     capabilities = Capabilities(create_if_absent=True, survives_power_loss=False, shared=False)
 
-    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, clock: Callable[[], int] = unix_ms) -> None:
         self._clock = clock
         self._lock = Lock()
         self._objects: dict[str, tuple[bytes, int]] = {}

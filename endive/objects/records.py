@@ -1,7 +1,7 @@
-"""Transactional stores for two-phase create: SQLite, PostgreSQL, MySQL and MariaDB; DynamoDB is in `dynamo`.
+"""Record stores for two-phase create: SQLite, PostgreSQL, MySQL and MariaDB; DynamoDB is in `dynamo`.
 
-All they must do is accept one record for each destination. The drivers of the servers are not among Endive's own
-requirements: PostgreSQL needs `psycopg`, MySQL and MariaDB need `pymysql`, DynamoDB needs `boto3`.
+A record store accepts one record for each destination. A database or table serves one store. Endive does not depend
+on the database drivers: PostgreSQL needs `psycopg`, MySQL and MariaDB need `pymysql`, DynamoDB needs `boto3`.
 """
 
 import importlib
@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from weakref import finalize
 
 from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
+from endive.extras import EXTRA_OF
 from endive.objects.dynamo import open_dynamo
 from endive.protocol.two_phase import TransferRecord
 
@@ -24,18 +25,18 @@ PATH_LENGTH_MAX = 700
 
 
 class RecordStore(Protocol):
-    """Records of transfers. Safe to use from several threads."""
+    """Records of two-phase creates. Safe to use from several threads."""
 
     def insert(self, destination: str, source: str) -> bool:
-        """Insert an open record. False: the destination has one. `OutcomeUnknownError` if the answer was lost."""
+        """Insert an open record. False: the destination has one. `OutcomeUnknownError` if the reply was lost."""
         ...
 
     def get(self, destination: str) -> TransferRecord | None:
-        """Return the record of a destination."""
+        """Return the record of a destination; None if there is none."""
         ...
 
     def open_records(self, prefix: str) -> tuple[TransferRecord, ...]:
-        """Return the records that are not committed and whose destination starts with `prefix`."""
+        """Return the open records whose destination starts with `prefix`."""
         ...
 
     def commit(self, destination: str) -> None:
@@ -43,18 +44,22 @@ class RecordStore(Protocol):
         ...
 
     def delete(self, destination: str) -> None:
-        """Remove a record."""
+        """Delete a record. Idempotent."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
 class SqlRecords:
-    """Records in a table of an SQL database, by any module of Python's database interface."""
+    """Records in a table of an SQL database, through a module of Python's database interface.
 
-    def __init__(self, connect: Callable[[], Any], module: Any, mark: str = "%s") -> None:  # noqa: ANN401
+    An index on `committed` makes listing the open records independent of the number of all records. MySQL has it only
+    in tables that this version has created.
+    """
+
+    def __init__(self, connect: Callable[[], Any], module: Any, mark: str = "%s", inline_index: str = "") -> None:  # noqa: ANN401
         self._connect = connect
         self._module = module
         self._mark = mark
@@ -64,8 +69,10 @@ class SqlRecords:
         with self._transaction("CREATE TABLE") as cursor:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {TABLE} (destination VARCHAR({PATH_LENGTH_MAX}) PRIMARY KEY, "
-                f"source VARCHAR({PATH_LENGTH_MAX + 50}) NOT NULL, committed SMALLINT NOT NULL)"
+                f"source VARCHAR({PATH_LENGTH_MAX + 50}) NOT NULL, committed SMALLINT NOT NULL{inline_index})"
             )
+            if not inline_index:
+                cursor.execute(f"CREATE INDEX IF NOT EXISTS {TABLE}_committed ON {TABLE} (committed)")
 
     def insert(self, destination: str, source: str) -> bool:
         try:
@@ -109,7 +116,7 @@ class SqlRecords:
 
     @contextmanager
     def _transaction(self, path: str, is_write: bool = False) -> Iterator[Any]:
-        """One transaction on this thread's connection, which is thrown away after any error but a duplicate."""
+        """Run a transaction on this thread's connection, which is discarded after any error but a duplicate."""
         connection: Any = None
         try:
             connection = getattr(self._held, "connection", None) or self._connected()
@@ -152,7 +159,8 @@ def open_records(url: str) -> RecordStore:
             "password": unquote(parts.password or ""),
             "database": parts.path.strip("/"),
         }
-        return SqlRecords(lambda: pymysql.connect(**settings), pymysql)
+        # MySQL has no CREATE INDEX IF NOT EXISTS.
+        return SqlRecords(lambda: pymysql.connect(**settings), pymysql, inline_index=", INDEX (committed)")
     if parts.scheme == "dynamodb":
         return open_dynamo(url, _needed("boto3", url))
     raise ConfigurationError(url, ["not a record store; known: sqlite:///, postgresql://, mysql://, dynamodb://"])
@@ -167,7 +175,7 @@ def _sqlite(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(file, timeout=30, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")  # a record that was confirmed must survive a power cut
+        connection.execute("PRAGMA synchronous = FULL")  # a record that was confirmed must survive a power failure
     except sqlite3.Error:
         connection.close()
         raise
@@ -178,4 +186,5 @@ def _needed(module: str, url: str) -> Any:  # noqa: ANN401 - a module
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ConfigurationError(url, [f"needs the package {module!r}; install it"]) from error
+        extra = EXTRA_OF[module]
+        raise ConfigurationError(url, [f"needs the package {module!r}: pip install 'endive[{extra}]'"]) from error

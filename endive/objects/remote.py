@@ -1,10 +1,10 @@
 """S3, Google Cloud Storage and Azure, through obstore.
 
-Reads are retried by obstore, writes are not: a create that the client sends again by itself would find its own object
-and say that somebody else was first. Whatever is not clear is reported as unknown, and settled by the protocol.
+obstore retries reads but not writes: a create that the client retries would find its own object and report that it
+already exists. A write with an unclear result raises `OutcomeUnknownError`, and the protocol reads back.
 
-Credentials are found by obstore: in the environment, in Google's file of default credentials, or from the machine that
-this runs on. Profiles of AWS (`~/.aws`) are read by `boto3`, if it is installed.
+obstore finds credentials in the environment, in Google's application default credentials, or in the metadata service
+of the machine. AWS profiles (`~/.aws`) are read by `boto3`, if it is installed.
 """
 
 import importlib
@@ -40,9 +40,9 @@ from endive.protocol.requests import ObjectInfo
 
 SCHEMES = ("s3", "gs", "az")
 _REFUSED = ("SlowDown", "TooManyRequests", "ServerBusy", "429 ", "503 ", "tcp connect error", "dns error")
-"""Answers that say that nothing was done."""
+"""Signs of a request that had no effect."""
 _CREDENTIALS_SOUGHT = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "token request")
-"""Signs of a request for credentials. It comes before the request itself, of which nothing was done then."""
+"""Signs of a failed request for credentials, which precedes the request itself: that had no effect."""
 _REMEDIES = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with boto3 installed",
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
@@ -54,7 +54,7 @@ _HOPELESS = ("NoSuchBucket", "ContainerNotFound", "401 Unauthorized", "403 Forbi
 def open_remote(url: str, endpoint: str | None = None, chosen: Mapping[str, str] | None = None) -> "RemoteStore":
     """Return the store at `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
 
-    `chosen`: obstore's settings that are not to be found in the environment.
+    `chosen`: obstore's settings, which take precedence over the environment.
     """
     parts = urlsplit(url)
     if not parts.netloc:
@@ -76,7 +76,7 @@ def open_remote(url: str, endpoint: str | None = None, chosen: Mapping[str, str]
 
 
 def credentials_of_aws(url: str) -> Any:  # noqa: ANN401 - obstore's type needs boto3
-    """Return what gives the credentials of the user's profile; None if there is none, or keys in the environment."""
+    """Return a provider of the profile's credentials; None without a profile, or with keys in the environment."""
     file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
     if "AWS_ACCESS_KEY_ID" in os.environ or not ("AWS_PROFILE" in os.environ or file.is_file()):
         return None
@@ -94,7 +94,7 @@ def _retries(count: int) -> dict[str, Any]:
 
 
 class RemoteStore:
-    """An obstore store. Conditional writes are known to hold on S3, Google Cloud Storage and Azure."""
+    """An object store through obstore. S3, Google Cloud Storage and Azure have conditional writes."""
 
     capabilities = Capabilities(create_if_absent=True, survives_power_loss=True, shared=True)
 
@@ -166,10 +166,10 @@ class RemoteStore:
         self._has_answered = True
 
     def _clear(self, path: str, error: Exception) -> EndiveError | None:
-        """Return what an error says if it is clear that nothing was done; None if it is not."""
+        """Return the error of a request that certainly had no effect; None if that is not certain."""
         said = str(error)
         if any(sign in said for sign in _CREDENTIALS_SOUGHT):
-            # Once there were credentials, that they cannot be renewed will pass.
+            # If there were credentials before, the failure to renew them is temporary.
             return self._unavailable(path, error) if self._has_answered else self._without_credentials(path)
         is_denied = isinstance(error, PermissionDeniedError | UnauthenticatedError)
         if is_denied or any(sign in said for sign in _HOPELESS):
@@ -185,7 +185,7 @@ class RemoteStore:
 
 
 def _brief(error: Exception) -> str:
-    """Return the server's code and the first line of a message that may hold a whole answer."""
+    """Return the server's error code and the first line of a message that may contain a whole response."""
     said = str(error).strip()
     line = said.partition("\n")[0].partition("<")[0].rstrip(": ")[:300] or type(error).__name__
     code = re.search(r"<Code>(\w+)</Code>", said)

@@ -1,13 +1,15 @@
-"""An object store without conditional writes, made one that has them by a record store."""
+"""An object store that gets conditional writes from a record store (`endive.protocol.two_phase`)."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from threading import Lock
 from typing import Any, TypeVar
 
 from google_crc32c import value as crc32c
 
 from endive.objects.api import Capabilities, ObjectStore, execute_request, require_path
 from endive.objects.records import RecordStore
+from endive.protocol.records_marker import claim_records, require_own_records
 from endive.protocol.requests import NewId, Now, ObjectInfo, Request, Steps, drive
 from endive.protocol.two_phase import (
     CommitRecord,
@@ -27,7 +29,11 @@ T = TypeVar("T")
 
 
 class TwoPhaseStore:
-    """`objects`, with creates decided by `records`. All users of the store must go through the same records."""
+    """`objects`, with creates decided by `records`. All users of the store must use the same records.
+
+    The first use checks that: `ConfigurationError` if the store belongs to other records or to none. The first write
+    ties a new store to its records, for good.
+    """
 
     def __init__(
         self, objects: ObjectStore, records: RecordStore, new_id: Callable[[], str], clock: Callable[[], int]
@@ -36,13 +42,17 @@ class TwoPhaseStore:
         self._records = records
         self._new_id = new_id
         self._clock = clock
+        self._lock = Lock()
+        self._is_checked = self._is_claimed = False
         self.url = objects.url
         self.capabilities: Capabilities = replace(objects.capabilities, create_if_absent=True)
 
     def get(self, path: str) -> bytes | None:
+        self._check()
         return self._run(get_in_two_phases(path))
 
     def get_range(self, path: str, start: int, length: int) -> bytes | None:
+        self._check()
         found = self._objects.get_range(path, start, length)
         if found is not None:
             return found
@@ -50,20 +60,40 @@ class TwoPhaseStore:
         return None if body is None else body[start : start + length]
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
-        return self._run(create_in_two_phases(require_path(path), body, crc32c(body)))
+        require_path(path)
+        self._claim()
+        return self._run(create_in_two_phases(path, body, crc32c(body)))
 
     def put(self, path: str, body: bytes) -> None:
+        self._claim()
         self._objects.put(path, body)
 
     def list(self, prefix: str, after: str = "") -> tuple[ObjectInfo, ...]:
+        self._check()
         return self._run(list_in_two_phases(prefix, after))
 
     def delete(self, path: str) -> None:
+        self._check()
         self._run(delete_in_two_phases(path))
 
-    def recover(self, prefix: str = "") -> Recovered:
-        """Finish writes that others have left unfinished, and delete temporary objects that nobody names."""
-        return self._run(recover(prefix))
+    def recover(self, prefix: str = "", release_lost: bool = False) -> Recovered:
+        """Finish creates of crashed writers and delete old temporary objects (`endive.protocol.two_phase.recover`)."""
+        self._check()
+        return self._run(recover(prefix, release_lost=release_lost))
+
+    def _check(self) -> None:
+        """Check once that the records are the store's own."""
+        with self._lock:
+            if not self._is_checked:
+                self._is_claimed = self._run(require_own_records())
+                self._is_checked = True
+
+    def _claim(self) -> None:
+        """Tie the store to the records before the first write."""
+        with self._lock:
+            if not self._is_claimed:
+                self._run(claim_records())
+                self._is_checked = self._is_claimed = True
 
     def _run(self, steps: Steps[T]) -> T:
         return drive(steps, self._answer)

@@ -21,14 +21,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from endive.errors import AttemptsExhaustedError, MissingObjectError, OutcomeUnknownError, StoreNotFoundError
+from endive.errors import (
+    AttemptsExhaustedError,
+    ConfigurationError,
+    MissingObjectError,
+    OutcomeUnknownError,
+    StoreNotFoundError,
+)
 from endive.protocol.requests import Delete, Get, List, ObjectInfo, Steps, ask, create
+from endive.protocol.two_phase import MARKER
 
 T = TypeVar("T")
 
 ATTEMPTS_MAX = 1000
 """Races that an update may lose. Each loss is somebody else's success."""
 BOUNDARIES_KEPT = 8
+REMEDY = "open it with that record store: `records`, --records or the property endive.records"
 DIGITS = 20
 """Fits an unsigned 64-bit integer, and makes the order of names the order of numbers."""
 
@@ -84,11 +92,19 @@ def numbers_in(listing: Iterable[ObjectInfo], prefix: str, suffix: str) -> list[
     return [number for number in numbers if number is not None]
 
 
+def require_no_marker(listing: Iterable[ObjectInfo]) -> None:
+    """Raise if a record store decides this store's creates. The store that has these records hides the marker."""
+    for info in listing:
+        if info.path.startswith(MARKER):
+            raise ConfigurationError(info.path, [f"the store was written with a record store; {REMEDY}"])
+
+
 def newest(family: Family[T], after: int = 0) -> Steps[Numbered[T] | None]:
     """Return the newest object of the family; None if it has none above id `after`."""
     start = family.path_of(after) if after else ""
     for _ in range(ATTEMPTS_MAX):
         listing = yield from ask(List(family.prefix, start))
+        require_no_marker(listing)
         numbers = numbers_in(listing, family.prefix, family.suffix)
         if not numbers:
             return None
@@ -126,6 +142,9 @@ def propose(family: Family[T], base: Numbered[T] | None, value: T) -> Steps[Numb
     boundary = yield from boundary_of(family)
     if number <= boundary:
         raise OutcomeUnknownError(family.path_of(number))
+    if base is None:  # a record store may have claimed the new store since `base` was read
+        listing = yield from ask(List(family.prefix))
+        require_no_marker(listing)
     return Numbered(number, value) if is_ours else None
 
 

@@ -1,34 +1,42 @@
-"""Create-if-absent for object stores that have none, with the help of a transactional store.
+"""Two-phase create: create-if-absent for object stores without conditional writes, by means of a record store.
 
-A *record* says which temporary object, the source, is to become which object, the destination. Whoever inserts the
-record of a destination has created it: the record store accepts one record for each destination.
+The record store is a small transactional database. A *record* names a temporary object, the source, that becomes an
+object, the destination. The record store accepts one record for each destination: the process that inserts it has
+created the object.
 
-1. Write the source, under a name that nobody else uses.
+1. Write the source, under a unique name.
 2. Insert the record. From here on the object exists: `get` and `list` find it, copied or not.
 3. Copy the source to the destination, mark the record as committed, delete the source.
 
-**What can race.** A writer dies after 2: recovery, by anybody, does 3. Readers that come before recovery ask the
-record store when they do not find an object, so a write that is durable is never invisible. Recovery and the writer
-copy at the same time: both write the same bytes. A collector finds an old source: it asks for the record first, and
-recovers instead of deleting if an open record names it. An object is deleted before its record, so that its name
-cannot be created anew while it can still be read.
+**What can race.** A writer crashes after 2: any process can recover, which does 3. Until then, readers that do not find
+an object consult the record store, so a durable write is always visible. Recovery and the writer copy at the same
+time: both write the same bytes. Recovery finds an old source: it reads the record first, and copies instead of
+deleting if an open record names the source. An object is deleted before its record, so that its name cannot be
+created again while the old object can be read.
 
-**What is left out.** Recovery that was overtaken by a deletion may write a deleted object again. Names of the store
-that were deleted are never used again, so it is garbage, and collected as such. A writer that stalls for longer than
-a day between 1 and 2, or a collector whose clock is a day ahead, may cost a writer its source; it acknowledges only
-after the copy, so nothing acknowledged is lost, but if it dies right then, the record has no source, the name stays
-taken, and recovery says so.
+**What is left out.** Recovery that was overtaken by a deletion may write a deleted object again. The store never uses
+a deleted name again, so the object is garbage and is collected. A writer that stalls for more than a day between 1 and
+2, or a garbage collector whose clock is a day ahead, may cost a writer its source. The writer acknowledges only after
+the copy, so no acknowledged write is lost. If it crashes right then, the record has no source: creates of that name
+raise `CorruptObjectError`, and `recover(release_lost=True)` removes the record once all writers have stopped.
 """
 
 from dataclasses import dataclass
 
-from endive.errors import OutcomeUnknownError, StorageAccessError, StorageUnavailableError
+from endive.errors import CorruptObjectError, OutcomeUnknownError, StorageAccessError, StorageUnavailableError
 from endive.protocol.requests import Delete, Get, List, NewId, Now, ObjectInfo, Put, Request, Steps, ask
 
 TRIES_MAX = 5
 ID_DIGITS, CHECKSUM_DIGITS = 32, 8
+CLAIM = "manifest/records"
+MARKER = f"{CLAIM}-"
+"""Record and object that tie a store to its record store (`endive.protocol.records_marker`)."""
 ORPHAN_AGE_MS = 24 * 3600 * 1000
-"""A source that no record names is garbage when it is older than this."""
+"""A source without a record is garbage when it is older than this."""
+LOST = (
+    "its record has neither an object nor a source: the writer crashed before it acknowledged this write. Stop all "
+    "writers, then remove the record: endive kv recover URL --records RECORDS --release-lost"
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class TransferRecord:
 
 @dataclass(frozen=True)
 class InsertRecord(Request[bool]):
-    """Insert an open record. False: the destination has one."""
+    """Insert an open record. False: the destination already has one."""
 
     destination: str
     source: str
@@ -50,14 +58,14 @@ class InsertRecord(Request[bool]):
 
 @dataclass(frozen=True)
 class GetRecord(Request[TransferRecord | None]):
-    """The record of a destination."""
+    """Return the record of a destination; None if there is none."""
 
     destination: str
 
 
 @dataclass(frozen=True)
 class OpenRecords(Request[tuple[TransferRecord, ...]]):
-    """All records that are not committed and whose destination starts with `prefix`."""
+    """Return all open records whose destination starts with `prefix`."""
 
     prefix: str
 
@@ -78,13 +86,18 @@ class DeleteRecord(Request[None]):
 
 @dataclass(frozen=True)
 class Recovered:
-    """What a recovery did."""
+    """Result of a recovery."""
 
     copied: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
-    """Destinations whose source is gone: never acknowledged, but their names stay taken."""
+    """Destinations whose source is gone: never acknowledged. Their records remain, unless they were released."""
     orphans: tuple[str, ...] = ()
     """Sources that were deleted because no record names them."""
+
+
+def is_marker(path: str) -> bool:
+    """Whether `path` is the marker that ties a store to its record store."""
+    return path.startswith(MARKER)
 
 
 def source_of(destination: str, new_id: str, checksum: int) -> str:
@@ -102,11 +115,18 @@ def destination_of(path: str) -> str | None:
 
 
 def create_in_two_phases(destination: str, body: bytes, checksum: int) -> Steps[bool]:
-    """Create an object. False: there is one. `OutcomeUnknownError`: it is durable or not, and nobody lost anything."""
+    """Create an object. False: it already exists. `OutcomeUnknownError`: it may or may not have been created.
+
+    `CorruptObjectError`: an earlier writer left a record without a source; see `recover`.
+    """
     new_id = yield from ask(NewId())
     source = source_of(destination, new_id, checksum)
     yield from ask(Put(source, body))
-    is_ours = yield from _insert(destination, source)
+    try:
+        is_ours = yield from _insert(destination, source)
+    except CorruptObjectError:
+        yield from ask(Delete(source))
+        raise
     if not is_ours:
         yield from ask(Delete(source))
         return False
@@ -118,7 +138,7 @@ def create_in_two_phases(destination: str, body: bytes, checksum: int) -> Steps[
 
 
 def _insert(destination: str, source: str) -> Steps[bool]:
-    """Insert the record; a lost answer is settled by looking whose record there is."""
+    """Insert the record. After a lost reply, the record in the record store decides."""
     was_unsure = False
     for _ in range(TRIES_MAX):
         try:
@@ -132,19 +152,40 @@ def _insert(destination: str, source: str) -> Steps[bool]:
             raise
         if inserted:
             return True
-        return (yield from _is_ours(destination, source))
+        return (yield from _is_own(destination, source))
     raise OutcomeUnknownError(destination)
 
 
-def _is_ours(destination: str, source: str) -> Steps[bool]:
-    """Whether the record that stands in the way is our own: some clients repeat an insert without telling."""
+def _is_own(destination: str, source: str) -> Steps[bool]:
+    """Whether the existing record is the caller's: some database clients retry an insert without reporting it."""
     try:
         record = yield from ask(GetRecord(destination))
-    except (OutcomeUnknownError, StorageUnavailableError, StorageAccessError) as error:
+        if record is None:
+            raise OutcomeUnknownError(destination)  # deleted since; it may have been the caller's
+        is_lost = False
+        if record.source != source:
+            is_lost = yield from _is_lost(record)
+    except (StorageUnavailableError, StorageAccessError) as error:
         raise OutcomeUnknownError(destination) from error
-    if record is None:
-        raise OutcomeUnknownError(destination)  # somebody's record, deleted since: it may have been ours
+    if is_lost:
+        raise CorruptObjectError(destination, LOST)
     return record.source == source
+
+
+def _is_lost(record: TransferRecord) -> Steps[bool]:
+    """Whether neither the source nor the destination of an open record exists.
+
+    The record is read again last: a record that has changed since was committed or deleted, hence not lost.
+    """
+    if record.is_committed:
+        return False
+    body = yield from ask(Get(record.source))
+    if body is None:
+        body = yield from ask(Get(record.destination))
+    if body is not None:
+        return False
+    again = yield from ask(GetRecord(record.destination))
+    return again == record
 
 
 def _transfer(destination: str, source: str, body: bytes) -> Steps[None]:
@@ -154,7 +195,7 @@ def _transfer(destination: str, source: str, body: bytes) -> Steps[None]:
 
 
 def get_in_two_phases(path: str) -> Steps[bytes | None]:
-    """Return an object, whether it was copied already or not."""
+    """Return an object, copied or not; None if it does not exist."""
     body = yield from ask(Get(path))
     if body is not None:
         return body
@@ -168,15 +209,22 @@ def get_in_two_phases(path: str) -> Steps[bytes | None]:
     return (yield from ask(Get(path)))  # copied since the first request, or deleted
 
 
-def list_in_two_phases(prefix: str, after: str) -> Steps[tuple[ObjectInfo, ...]]:
-    """List objects, copied or not, without temporary ones.
-
-    The records are read first: what is copied after that shows up in the listing itself.
-    """
+def _open_transfers(prefix: str) -> Steps[tuple[TransferRecord, ...]]:
+    """Return the open records without the claim, which is no transfer."""
     records = yield from ask(OpenRecords(prefix))
-    listing = yield from ask(List(prefix))
+    return tuple(record for record in records if record.destination != CLAIM)
+
+
+def list_in_two_phases(prefix: str, after: str) -> Steps[tuple[ObjectInfo, ...]]:
+    """List objects, copied or not, without sources and the marker.
+
+    The records are read first: an object that is copied after that is in the listing. The name of a source begins with
+    its destination, so the listing after a path has the sources of all destinations after that path.
+    """
+    records = yield from _open_transfers(prefix)
+    listing = yield from ask(List(prefix, after))
     sources = {info.path: info for info in listing}
-    found = {info.path: info for info in listing if destination_of(info.path) is None}
+    found = {path: info for path, info in sources.items() if destination_of(path) is None and not is_marker(path)}
     for record in records:
         if record.destination not in found and record.source in sources:
             source = sources[record.source]
@@ -193,9 +241,13 @@ def delete_in_two_phases(path: str) -> Steps[None]:
     yield from ask(DeleteRecord(path))
 
 
-def recover(prefix: str = "", orphan_age_ms: int = ORPHAN_AGE_MS) -> Steps[Recovered]:
-    """Finish what others have left unfinished, then delete temporary objects that no record names."""
-    records = yield from ask(OpenRecords(prefix))
+def recover(prefix: str = "", orphan_age_ms: int = ORPHAN_AGE_MS, release_lost: bool = False) -> Steps[Recovered]:
+    """Finish the creates of crashed writers, then delete old sources that no record names.
+
+    `release_lost` deletes the records whose source is gone, so that their names can be created. Only if no writer of
+    the store is running: a stalled one could still write the object.
+    """
+    records = yield from _open_transfers(prefix)
     copied: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     for number in range(len(records)):
@@ -205,12 +257,15 @@ def recover(prefix: str = "", orphan_age_ms: int = ORPHAN_AGE_MS) -> Steps[Recov
             yield from _transfer(record.destination, record.source, body)
             copied = (*copied, record.destination)
             continue
-        there = yield from ask(Get(record.destination))
-        if there is not None:
+        is_lost = yield from _is_lost(record)
+        if is_lost:
+            lost = (*lost, record.destination)
+            if release_lost:
+                yield from ask(DeleteRecord(record.destination))
+            continue
+        body = yield from ask(Get(record.destination))
+        if body is not None:
             yield from ask(CommitRecord(record.destination))
-        else:
-            again = yield from ask(GetRecord(record.destination))
-            lost = (*lost, record.destination) if again == record else lost
     orphans = yield from _delete_orphans(prefix, orphan_age_ms)
     return Recovered(copied, lost, orphans)
 

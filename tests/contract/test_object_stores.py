@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from endive.errors import ConfigurationError, StorageAccessError
+from endive.kv import Store, StoreOptions
 from endive.objects import LocalStore, MemoryStore, ObjectStore, open_objects
+from endive.objects.api import unix_ms
 from endive.objects.local import TEMPORARY
 from endive.testing import FaultInjectingStore, FaultProbabilities
 from tests.threads import winners
@@ -18,7 +20,7 @@ STORES: dict[str, Make] = {
     "local": lambda path: LocalStore(path / "store"),
     "local, not synced": lambda path: LocalStore(path / "store", fsync=False),
     "two-phase": lambda path: open_objects((path / "store").as_uri(), records=f"sqlite://{path}/records.db"),
-    "faulty, without troubles": lambda _: FaultInjectingStore(MemoryStore(), 1, FaultProbabilities()),
+    "fault injection, no faults": lambda _: FaultInjectingStore(MemoryStore(), 1, FaultProbabilities()),
     "by URL": lambda path: open_objects((path / "a b" / "store").as_uri()),
 }
 
@@ -73,6 +75,14 @@ def test_a_listing_is_sorted_and_starts_after_a_path(objects: ObjectStore) -> No
     assert [info.path for info in objects.list("")] == ["manifest/1", "wal-boundary/9", "wal/1", "wal/2", "wal/3"]
     assert objects.list("nothing/") == ()
     assert {info.size_bytes for info in objects.list("")} == {3}
+
+
+def test_a_listing_says_when_objects_were_written(objects: ObjectStore) -> None:
+    before_ms = unix_ms()
+    objects.put_if_absent("wal/1", b"")
+
+    (info,) = objects.list("")
+    assert before_ms - 1000 <= info.modified_unix_ms <= unix_ms() + 1000
 
 
 def test_what_was_deleted_is_gone_and_can_be_deleted_again(objects: ObjectStore) -> None:
@@ -138,7 +148,20 @@ def test_capabilities_are_known(tmp_path: Path) -> None:
     assert not MemoryStore().capabilities.shared
 
 
+def test_garbage_collection_in_memory_respects_retention() -> None:
+    with Store(open_objects("memory://"), options=StoreOptions(compact_here=False, retention_ms=3_600_000)) as store:
+        store.put(b"a", b"1")
+        scan = store.scan()
+        store.compact()
+        before = store.driver.objects.list("")
+        store.collect()
+
+        assert store.driver.objects.list("") == before
+        assert list(scan) == [(b"a", b"1")]
+
+
 @pytest.mark.parametrize("url", ["", "http://bucket/x", "s3://"])
 def test_a_url_that_names_no_store_is_refused(url: str) -> None:
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError) as raised:
         open_objects(url)
+    assert isinstance(raised.value, ValueError)  # as users of PyIceberg expect it

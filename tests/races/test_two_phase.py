@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from endive.errors import OutcomeUnknownError, StorageUnavailableError
+from endive.errors import CorruptObjectError, OutcomeUnknownError, StorageUnavailableError
 from endive.kv import Store, StoreOptions
 from endive.kv.maintenance.check import check_store
 from endive.objects import MemoryStore, TwoPhaseStore
@@ -117,7 +117,25 @@ def test_a_record_without_a_source_is_reported_and_its_name_stays_taken(setting:
     setting.records.insert("wal/1", source_of("wal/1", "0" * 32, 7))
 
     assert setting.store.recover().lost == ("wal/1",)
-    assert not setting.store.put_if_absent("wal/1", b"other")
+    with pytest.raises(CorruptObjectError, match=r"wal/1: .*endive kv recover URL --records RECORDS --release-lost"):
+        setting.store.put_if_absent("wal/1", b"other")
+    assert all(destination_of(info.path) is None for info in setting.objects.list(""))
+
+
+def test_a_lost_source_is_an_error_of_the_opening_until_its_record_is_released(setting: Setting) -> None:
+    options = StoreOptions(compact_here=False)
+    with Store(setting.store, options=options) as store:
+        store.put(b"a", b"1")
+    newest = max(info.path for info in setting.store.list("manifest/"))
+    following = newest.replace(".manifest", "")[:-1] + str(int(newest.replace(".manifest", "")[-1]) + 1) + ".manifest"
+    setting.records.insert(following, source_of(following, "0" * 32, 7))
+
+    with pytest.raises(CorruptObjectError, match="--release-lost"):
+        Store(setting.store, options=options)
+    assert setting.store.recover(release_lost=True).lost == (following,)
+
+    with Store(setting.store, options=options) as store:
+        assert store.get(b"a") == b"1"
 
 
 def test_a_lost_answer_of_the_record_store_is_settled_by_looking(setting: Setting) -> None:
@@ -196,7 +214,7 @@ def test_records_are_what_was_inserted(setting: Setting) -> None:
 def test_the_store_runs_on_it(setting: Setting) -> None:
     options = StoreOptions(compact_here=False, retention_ms=0)
     for round_number in range(3):
-        with Store(setting.store, options) as store:
+        with Store(setting.store, options=options) as store:
             store.put(b"%d" % round_number, b"value")
             store.compact()
             store.collect()
@@ -205,7 +223,7 @@ def test_the_store_runs_on_it(setting: Setting) -> None:
 
 
 def test_a_collection_of_the_store_finishes_what_others_have_left(setting: Setting) -> None:
-    with Store(setting.store, StoreOptions(compact_here=False, retention_ms=0)) as store:
+    with Store(setting.store, options=StoreOptions(compact_here=False, retention_ms=0)) as store:
         store.put(b"a", b"1")
         setting.stopped_after(create_in_two_phases("levels/1", b"left behind", 7), 3)
         setting.stopped_after(create_in_two_phases("levels/2", b"abandoned", 7), 2)

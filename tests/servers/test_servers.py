@@ -17,6 +17,7 @@ from endive.objects.records import RecordStore, open_records
 from tests.contract.test_object_stores import (  # noqa: F401 - the contract, run on `objects` as it is here
     test_a_create_on_a_taken_name_changes_nothing,
     test_a_listing_is_sorted_and_starts_after_a_path,
+    test_a_listing_says_when_objects_were_written,
     test_of_many_threads_one_wins,
     test_put_writes_over_what_is_there,
     test_ranges_end_where_the_object_ends,
@@ -48,16 +49,10 @@ def objects(place: tuple[str, str]) -> ObjectStore:
     return open_objects(place[0], endpoint=place[1])
 
 
-def test_a_listing_says_when_objects_were_written(objects: ObjectStore) -> None:
-    objects.put_if_absent("wal/1", b"")
-
-    assert all(info.modified_unix_ms > 10**12 for info in objects.list(""))
-
-
 def test_the_store_runs_on_it(objects: ObjectStore) -> None:
     options = StoreOptions(compact_here=False, retention_ms=0, max_parallel_writes=2)
     for life in range(2):
-        with Store(objects, options) as store:
+        with Store(objects, options=options) as store:
             store.write([(b"%d/%d" % (life, number), b"v" * 100) for number in range(2000)])
             store.compact()
             store.put(b"last", b"%d" % life)
@@ -163,7 +158,7 @@ def test_a_record_store_that_does_not_answer_leaves_inserts_unknown() -> None:
 def test_two_phase_create_runs_on_it(records: RecordStore) -> None:
     ids = (f"{number:032x}" for number in count(1))
     objects = TwoPhaseStore(MemoryStore(), records, ids.__next__, lambda: 0)
-    with Store(objects, StoreOptions(compact_here=False, retention_ms=0)) as store:
+    with Store(objects, options=StoreOptions(compact_here=False, retention_ms=0)) as store:
         for number in range(20):
             store.put(b"%d" % number, b"value")
         store.compact()

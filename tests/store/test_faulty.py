@@ -28,7 +28,7 @@ def test_what_was_acknowledged_is_there_whatever_the_object_store_does(seed: int
         troubled = FaultInjectingStore(objects, seed * 10 + life, BAD, sleep=lambda _: None)
         options = StoreOptions(max_parallel_writes=2, poll_interval_ms=5, compact_bytes=1, retention_ms=0)
         try:
-            with Store(troubled, options) as store:
+            with Store(troubled, options=options) as store:
                 store.driver._sleep = lambda _: None
 
                 def work(name: int, store: Store = store, life: int = life) -> None:
@@ -48,7 +48,7 @@ def test_what_was_acknowledged_is_there_whatever_the_object_store_does(seed: int
         except EndiveError:
             continue  # it could not open, or not close in good order: the next life sees what was acknowledged
 
-    with Store(objects, StoreOptions(compact_here=False)) as store:
+    with Store(objects, options=StoreOptions(compact_here=False)) as store:
         assert [key for key in acknowledged if store.get(key) != key] == []
         assert store.driver.run(check_store()).findings == ()
     assert len(acknowledged) > 30

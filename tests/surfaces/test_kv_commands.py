@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from endive.cli.app import app
 from endive.errors import CheckpointGoneError, ConfigurationError, CorruptObjectError, StoreNotFoundError
+from endive.objects.records import open_records
 
 Kv = Callable[..., Result]
 
@@ -29,7 +30,7 @@ def kv(tmp_path: Path) -> Kv:
 
 
 def test_what_was_put_is_got_and_scanned(kv: Kv) -> None:
-    assert kv("open").stdout == "epoch 1, next WAL slot 2\n"
+    assert kv("open").stdout == "epoch 1, next WAL entry 2\n"
     kv("put", "b", "2")
     kv("put", "a", "1")
     kv("put", "ab", "3")
@@ -48,7 +49,7 @@ def test_compact_collect_and_check(kv: Kv) -> None:
     for number in range(5):
         kv("put", f"key{number}", "value")
         kv("compact")
-    assert "1 WAL slots" not in kv("compact", "--all").stdout
+    assert "1 WAL entries" not in kv("compact", "--all").stdout
     assert kv("collect", "--retention-s", "0").stdout.startswith("deleted ")
 
     assert "0 findings" in kv("check").stdout
@@ -119,3 +120,24 @@ def test_recover_is_for_stores_with_a_record_store(kv: Kv, tmp_path: Path) -> No
         result = CliRunner().invoke(app, ["kv", *words, "--records", records])
         assert result.exit_code == 0, result.output
     assert result.stdout == "0 creates finished, 0 temporary objects deleted, 0 lost\n"
+
+
+def test_lost_creates_are_reported_and_released(tmp_path: Path) -> None:
+    records, store = f"sqlite://{tmp_path}/records.db", str(tmp_path / "store")
+
+    def kv_with_records(*words: str) -> Result:
+        return CliRunner().invoke(app, ["kv", *words, "--records", records])
+
+    kv_with_records("put", store, "a", "1")
+    path = f"wal/{max(file.name for file in (tmp_path / 'store' / 'wal').iterdir())}"
+    following = path.replace(path[4:24], f"{int(path[4:24]) + 1:020d}")
+    open_records(records).insert(following, f"{following}.{0:032x}.{0:08x}")
+
+    assert isinstance(kv_with_records("put", store, "b", "1").exception, CorruptObjectError)
+    reported = kv_with_records("recover", store)
+    assert (reported.exit_code, reported.stdout.splitlines()[0]) == (1, f"lost: {following}")
+    released = kv_with_records("recover", store, "--release-lost")
+    assert (released.exit_code, released.stdout.splitlines()[0]) == (0, f"lost: {following}, released")
+
+    assert kv_with_records("put", store, "b", "1").exit_code == 0
+    assert kv_with_records("get", store, "b").stdout == "1\n"

@@ -150,6 +150,8 @@ def _commit(
                 transaction.remove_properties(*removals)
     except CommitFailedException as error:
         raise CommitConflictError(name, f"{error}; nothing was changed, try again") from error
+    except ConfigurationError:
+        raise
     except (ValidationError, ValueError) as error:
         if isinstance(error.__cause__, ConfigurationError):
             raise error.__cause__ from error  # the plug-in's words for it would be a list inside a list

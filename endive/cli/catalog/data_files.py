@@ -205,6 +205,8 @@ def import_table(
         table_of(name)
         try:
             table = catalog.register_table(name, location)
+        except ConfigurationError:
+            raise
         except (OSError, PydanticValidationError, ValidationError, ValueError) as error:
             raise ConfigurationError(location, _import_problems(error)) from error
         indexed = catalog.index_files(name) if index else None

@@ -92,6 +92,8 @@ def create(
         spec = parse_partitions(partition, columns) if partition is not None else UNPARTITIONED_PARTITION_SPEC
         try:
             table = catalog.create_table(name, columns, location, spec, properties=updates)
+        except ConfigurationError:
+            raise
         except (ValueError, IcebergValidationError) as error:
             raise ConfigurationError(name, [str(error)]) from error
     if as_json:
