@@ -21,8 +21,8 @@ help: ## list the targets
 
 $(STAMP): pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
 	@echo "installing into .venv/"
-	@$(UV) sync --frozen --quiet --python $(PYTHON) 2>/dev/null \
-	  || $(UV) sync --frozen --quiet --python $(PYTHON) --system-certs   # where the network has a certificate of its own
+	@$(UV) sync --frozen --all-extras --quiet --python $(PYTHON) 2>/dev/null \
+	  || $(UV) sync --frozen --all-extras --quiet --python $(PYTHON) --system-certs   # where the network has a certificate of its own
 	@touch $@
 
 install: $(STAMP) ## install everything into .venv

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from endive.errors import EndiveError, InvariantError
+from endive.extras import naming_extra
 
 INTERRUPTED = 130
 """What shells and Typer report for Ctrl-C."""
@@ -16,7 +17,8 @@ def main() -> None:
         from endive.cli.app import app  # noqa: PLC0415 - takes a second, in which Ctrl-C must be heard as well
 
         try:
-            app()
+            with naming_extra():
+                app()
         finally:
             sys.stdout.flush()  # what cannot be written must be noticed here, not when Python ends
     except InvariantError as error:

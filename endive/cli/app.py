@@ -1,30 +1,20 @@
-"""The commands put together, one module for each group."""
+"""The `endive` command; its subcommands are in `later`, one module for each."""
 
 from typing import Annotated
 
 import typer
 
-from endive.cli import capacity, compare, config, demo, kv, providers, report, run, sweep
 from endive.cli.console import output
-from endive.cli.later import later
-from endive.sim.results.experiment import version
+from endive.cli.later import MARKUP, LazyGroup
+from endive.version import version
 
 app = typer.Typer(
     name="endive",
+    cls=LazyGroup,
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
     pretty_exceptions_enable=False,
 )
-app.command("run")(run.run)
-app.command("sweep")(sweep.sweep)
-app.command("report")(report.report)
-app.command("capacity")(capacity.capacity)
-app.command("compare")(compare.compare)
-app.command("providers")(providers.providers)
-app.command("demo")(demo.demo)
-app.add_typer(config.app, name="config")
-app.add_typer(kv.app, name="kv")
-app.add_typer(later("endive.cli.catalog", "Iceberg tables that need nothing but a bucket."), name="catalog")
 
 
 def _show_version(wanted: bool) -> None:

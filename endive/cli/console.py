@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from endive.cli import INTERRUPTED
-from endive.sim.engines import is_cold
 
 Overrides = Annotated[
     list[str] | None,
@@ -62,6 +61,8 @@ def asked(question: str) -> bool | None:
 
 def say_if_compiling() -> None:
     """Announce that the engine must be compiled first."""
+    from endive.sim.engines import is_cold  # noqa: PLC0415 - the simulator is an extra
+
     if is_cold():
         errors.print("compiling the engine: about half a minute, once on this machine")
 

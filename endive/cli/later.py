@@ -1,28 +1,93 @@
-"""Groups of commands that are imported when one of them is asked for, because that takes long."""
+"""The group of all commands: each is imported when it is used, so that it needs no packages but its own."""
 
-from collections.abc import MutableMapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import typer
-from typer.core import TyperGroup
-from typer.main import get_group
+from typer.core import TyperCommand, TyperGroup
+
+from endive.extras import naming_extra
+
+MARKUP: Literal["markdown"] = "markdown"
 
 
-def later(module: str, help_text: str) -> typer.Typer:
-    """Return the group of commands that is `app` in a module; `help_text` is what is said of it before."""
+class Later(NamedTuple):
+    """A command or a group of commands, in the module `endive.cli.<name>`."""
 
-    class Later(TyperGroup):
-        _loaded: MutableMapping[str, Any] | None = None
+    help: str
+    """The first line of its help, for the list of commands."""
+    extra: str | None = None
+    """The extra that brings its packages; None: the core does."""
 
-        @property
-        def commands(self) -> MutableMapping[str, Any]:
-            if self._loaded is None:
-                self._loaded = get_group(import_module(module).app).commands
-            return self._loaded
 
-        @commands.setter
-        def commands(self, _none: MutableMapping[str, Any]) -> None:
-            """Typer has found none to put here."""
+COMMANDS = {
+    "run": Later("Simulate a configuration and show what its commits did.", "sim"),
+    "sweep": Later(
+        "Run every experiment of a sweep on Spark, find the saturation points, and write the report.", "sweep"
+    ),
+    "report": Later("Write the results of a sweep as one HTML page with charts that works offline.", "report"),
+    "capacity": Later("Find the highest offered load that holds a target, with its 95 % confidence interval.", "sim"),
+    "compare": Later("Show two results side by side, and the difference of each figure.", "sim"),
+    "providers": Later(
+        "List the storage providers: median latency in milliseconds by operation; a dash is a missing capability.",
+    ),
+    "demo": Later(
+        "Predict how many commits per second one to twenty tables sustain on three object stores: about a minute.",
+        "sweep",
+    ),
+    "config": Later("Check a configuration, show what is in force and why, or list the keys that there are.", "sim"),
+    "kv": Later("The key-value store that needs nothing but a bucket."),
+    "catalog": Later("Iceberg tables that need nothing but a bucket."),
+}
 
-    return typer.Typer(cls=Later, no_args_is_help=True, help=help_text)
+
+class _Commands(Mapping[str, Any]):
+    """Commands by name, imported on access."""
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - Typer's own commands
+        with naming_extra(COMMANDS[name].extra):
+            module = import_module(f"endive.cli.{name}")
+        group = getattr(module, "app", None)
+        if group is not None:
+            group.rich_markup_mode = MARKUP
+            return typer.main.get_group(group)
+        single = typer.Typer(rich_markup_mode=MARKUP, add_completion=False)
+        single.command(name)(getattr(module, name))
+        return typer.main.get_command(single)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class LazyGroup(TyperGroup):
+    """All commands of `endive`. Its list of commands imports none of them."""
+
+    _lists = False
+
+    @property
+    def commands(self) -> Any:  # noqa: ANN401
+        """The commands by name."""
+        return _Commands()
+
+    @commands.setter
+    def commands(self, _none: Any) -> None:  # noqa: ANN401 - Typer assigns the commands it knows: none
+        """Ignore an assignment."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
+        if self._lists:
+            return TyperCommand(cmd_name, help=COMMANDS[cmd_name].help)
+        return _Commands()[cmd_name] if cmd_name in COMMANDS else None
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+        self._lists = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._lists = False

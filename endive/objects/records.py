@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from weakref import finalize
 
 from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
+from endive.extras import EXTRA_OF
 from endive.objects.dynamo import open_dynamo
 from endive.protocol.two_phase import TransferRecord
 
@@ -185,4 +186,5 @@ def _needed(module: str, url: str) -> Any:  # noqa: ANN401 - a module
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ConfigurationError(url, [f"needs the package {module!r}; install it"]) from error
+        extra = EXTRA_OF[module]
+        raise ConfigurationError(url, [f"needs the package {module!r}: pip install 'endive[{extra}]'"]) from error

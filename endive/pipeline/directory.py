@@ -26,7 +26,7 @@ from endive.pipeline.parameters import parameter_columns
 from endive.pipeline.plan import Plan, Run
 from endive.pipeline.run_rows import RUN_SCHEMA
 from endive.pipeline.sweep_file import ExperimentGroup, offered_load
-from endive.sim.results.experiment import version
+from endive.version import version
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import typer
 
 from endive.cli.catalog import changing, checking, files, namespaces, past, tables
 
-app = typer.Typer()
+app = typer.Typer(no_args_is_help=True, help="Iceberg tables that need nothing but a bucket.")
 app.command("init")(namespaces.init)
 app.command("namespaces")(namespaces.namespaces)
 app.command("tables")(namespaces.tables)

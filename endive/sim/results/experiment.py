@@ -9,12 +9,11 @@ A result is written under another name and renamed when it is complete and synce
 """
 
 import json
-import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 
-from endive import __version__
 from endive.errors import ResultError
 from endive.files import make_directory, write_durably
 from endive.sim.config.configuration import Settings
@@ -31,6 +29,7 @@ from endive.sim.engines import Engine, simulate
 from endive.sim.results.statistics import SCHEMA
 from endive.sim.results.summary import Summary, Window, summarise
 from endive.sim.simulation import Progress
+from endive.version import version
 
 METADATA_KEY = b"endive"
 
@@ -189,24 +188,3 @@ def find_results(place: Path) -> list[Path]:
         remedy = f"name one of {', '.join(inside[:5])}" if inside else "name what `endive run` has written"
         raise ResultError(str(place), "holds no result of its own", remedy)
     return found
-
-
-@cache
-def version() -> str:
-    """Return what computes the results: the package's version, and the commit where it runs from a checkout."""
-    here = Path(__file__).resolve().parent
-    ours = [
-        "git",
-        "-C",
-        str(here),
-        "ls-files",
-        "--error-unmatch",
-        Path(__file__).name,
-    ]  # not one that merely contains us
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        subprocess.run(ours, capture_output=True, timeout=10, check=True)  # noqa: S603
-        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()  # noqa: S603
-    except (OSError, subprocess.SubprocessError):
-        return f"endive {__version__}"
-    return f"endive {__version__} ({commit})"

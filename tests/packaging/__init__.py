@@ -1,0 +1,1 @@
+"""The package as users install it: its extras, its wheel."""
