@@ -17,9 +17,10 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from benchmarks.catalog_load import METADATA, SCHEMA, Figures, Window, Writer, figures, run, together
 from endive.catalog import KVCatalog
+from endive.catalog.connection import OPTIONS
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.catalog.settings import EXCLUSIVE, SHARED
-from endive.kv import SharedOptions, SharedStore
+from endive.kv import Store
 from endive.objects import MemoryStore
 from endive.sim.config.profiles import parse_profiles
 from endive.sim.delays import delay_of
@@ -58,9 +59,10 @@ def slow_catalog(mode: str, writer: str) -> Iterator[EndiveCatalog]:
     properties = {"endive.metadata-json": mode, "py-io-impl": f"{__name__}.{SlowFileIO.__name__}"}
     with (
         TemporaryDirectory(prefix="endive-bench-") as directory,
-        SharedStore(
+        Store(
             FaultInjectingStore(MemoryStore(), 1, FaultProbabilities(), delay),
-            SharedOptions(exclusive=writer == EXCLUSIVE),
+            "exclusive" if writer == EXCLUSIVE else "shared",
+            OPTIONS,
         ) as store,
         KVCatalog(store, Path(directory).as_uri(), properties, create=True) as kv,
     ):
@@ -113,8 +115,8 @@ def _counters(catalog: EndiveCatalog) -> dict[str, int]:
 
 def _sharing(catalog: EndiveCatalog, before: dict[str, int]) -> Figures:
     after = _counters(catalog)
-    groups = after["groups"] - before["groups"]
-    return {"commits_per_put": round((after["works"] - before["works"]) / max(groups, 1), 1)}
+    groups = after["batches"] - before["batches"]
+    return {"commits_per_put": round((after["transactions"] - before["transactions"]) / max(groups, 1), 1)}
 
 
 def measure() -> list[Figures]:

@@ -2,7 +2,7 @@
 
 The object store is in memory and waits: 61 ms for a create, and for everything else nothing or 30 ms. Works are
 trivial: read a counter, write it. Threads are in a closed loop. Members are in one process here, each with a
-`SharedStore` of its own; the WAL does not know the difference.
+`Store` of its own; the WAL does not know the difference.
 
     python -m benchmarks.shared        # writes results/shared.json
 """
@@ -14,7 +14,7 @@ from functools import partial
 from statistics import median, quantiles
 
 from benchmarks.report import save
-from endive.kv import SharedStore
+from endive.kv import Store
 from endive.kv.transaction import Transaction
 from endive.objects import MemoryStore
 from endive.protocol.requests import Steps
@@ -39,7 +39,7 @@ def increment(key: bytes, transaction: Transaction) -> Steps[None]:
     transaction.put(key, b"%d" % (int(held or b"0") + 1))
 
 
-def commit_for_a_while(store: SharedStore, key: bytes, until_s: float, latencies_ms: list[float]) -> None:
+def commit_for_a_while(store: Store, key: bytes, until_s: float, latencies_ms: list[float]) -> None:
     while time.perf_counter() < until_s:
         start = time.perf_counter()
         store.transact(partial(increment, key))
@@ -50,7 +50,7 @@ def measure(members: int, threads: int, read_ms: float) -> dict[str, object]:
     """Let `threads` threads of each of `members` members commit, and say how that went."""
     objects = MemoryStore()
     stores = [
-        SharedStore(FaultInjectingStore(objects, n, FaultProbabilities(), partial(delay_ms, read_ms)))
+        Store(FaultInjectingStore(objects, n, FaultProbabilities(), partial(delay_ms, read_ms)), "shared")
         for n in range(members)
     ]
     latencies: list[list[float]] = [[] for _ in stores]

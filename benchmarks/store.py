@@ -87,7 +87,7 @@ def with_latencies_of(provider: str, path: Path) -> ObjectStore:
 def endive(objects: ObjectStore, durable_puts: int = DURABLE) -> Figures:
     figures: Figures = {}
     options = StoreOptions(compact_here=False)
-    with Store(objects, options) as store:
+    with Store(objects, options=options) as store:
         figures |= rates("buffered puts", ROWS, lambda: [store.put(key, VALUE, False) for key in KEYS])
         store.flush()
         batches = [[(key, VALUE) for key in KEYS[start : start + 1000]] for start in range(0, ROWS, 1000)]
@@ -104,7 +104,7 @@ def endive(objects: ObjectStore, durable_puts: int = DURABLE) -> Figures:
         figures["gets, cold cache, /s"] = rate(ROWS, lambda: [store.get(key) for key in KEYS])
         figures |= rates("gets, warm cache", ROWS, lambda: [store.get(key) for key in KEYS])
         figures |= rates("scanned rows", ROWS, lambda: sum(1 for _ in store.scan(prefix=b"key")))
-    figures["open, ms"] = latencies_ms(1, lambda _: Store(objects, options).close())[0]
+    figures["open, ms"] = latencies_ms(1, lambda _: Store(objects, options=options).close())[0]
     return figures
 
 
@@ -208,7 +208,7 @@ def grow(rows: int) -> None:
     points = []
     with (
         directory() as path,
-        Store(LocalStore(path, fsync=False), StoreOptions(collect_interval_ms=5000, retention_ms=0)) as store,
+        Store(LocalStore(path, fsync=False), options=StoreOptions(collect_interval_ms=5000, retention_ms=0)) as store,
     ):
         start = time.perf_counter()
         for number in range(1, rows + 1):

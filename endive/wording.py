@@ -7,7 +7,8 @@ from difflib import SequenceMatcher, get_close_matches
 
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: `1 table`, `2,000 tables`, `0 tables`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeou" else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def utc(unix_ms: int, precise: bool = False) -> str:

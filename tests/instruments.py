@@ -60,6 +60,13 @@ class RecordingProvider(ProfiledProvider):
         self._note("write", key, size_bytes)
         return super().write(key, size_bytes)
 
+    def repeat(
+        self, operation: str, key: str, size_bytes: int, count: int, batch: int, varies: bool = False
+    ) -> Latency[StorageResult]:
+        for _ in range(count if count > 1 else 0):
+            self._note(operation, key, size_bytes)
+        return super().repeat(operation, key, size_bytes, count, batch, varies)
+
     def conditional(
         self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
     ) -> Latency[StorageResult]:

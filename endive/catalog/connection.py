@@ -19,7 +19,7 @@ from endive.catalog.operations.retries import retrying
 from endive.catalog.settings import EXCLUSIVE, RECORDS, SHARED, WRITER
 from endive.drivers.blocking import random_id
 from endive.errors import CatalogNotFoundError, ConfigurationError, StoreNotFoundError
-from endive.kv import SharedOptions, SharedStore
+from endive.kv import Store, StoreOptions
 from endive.objects import MemoryStore, ObjectStore, open_objects
 from endive.protocol.requests import Steps
 
@@ -99,11 +99,14 @@ def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
     return open_objects(plain, endpoint=properties.get("s3.endpoint"), records=records, settings=settings)
 
 
+OPTIONS = StoreOptions(reopen=True, max_parallel_writes=4)
+"""An exclusive catalog goes on after other processes have committed, and has several commit batches in flight."""
+
+
 def _open(url: str, properties: Mapping[str, str], create: bool, writer: str) -> TransactionalStore:
-    options = SharedOptions(exclusive=writer == EXCLUSIVE)
     place = url if urlsplit(url).scheme == "memory" else f"{url}/{FOLDER}"
     try:
-        return SharedStore(open_place(place, properties), options, create)
+        return Store(open_place(place, properties), "exclusive" if writer == EXCLUSIVE else "shared", OPTIONS, create)
     except StoreNotFoundError as error:
         raise CatalogNotFoundError(url) from error
 

@@ -21,7 +21,7 @@ from endive.kv.maintenance.check import check_store
 from endive.kv.maintenance.compactor import claim_compactor
 from endive.kv.manifest_format import MANIFESTS
 from endive.kv.sst.format import decode_footer
-from endive.kv.views import create_checkpoint, prolong_checkpoint, remove_checkpoint
+from endive.kv.views import create_checkpoint, delete_checkpoint, refresh_checkpoint
 from endive.logs import ROOT, LogForm, show_logs
 from endive.objects import ObjectStore, open_objects
 from endive.objects.two_phase import TwoPhaseStore
@@ -117,8 +117,8 @@ def open_store(url: Url, endpoint: Endpoint = None, records: Records = None) -> 
 
     `endive kv open file:///tmp/store`
     """
-    with Store(_place(url, endpoint, records), ONCE) as store:
-        output.print(f"epoch {store.lease.epoch}, next WAL slot {store.lease.next_slot}")
+    with Store(_place(url, endpoint, records), options=ONCE) as store:
+        output.print(f"epoch {store.epoch}, next WAL entry {store.wal_end + 1}")
 
 
 @app.command()
@@ -126,7 +126,7 @@ def put(
     url: Url, key: str, value: str, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None
 ) -> None:
     """Set a key, durably. Opens the store for writing, so a writer that has it open is fenced."""
-    with Store(_place(url, endpoint, records), ONCE) as store:
+    with Store(_place(url, endpoint, records), options=ONCE) as store:
         store.put(_bytes(key, is_hex), _bytes(value, is_hex))
 
 
@@ -135,7 +135,7 @@ def delete(url: Url, key: str, is_hex: Hex = False, endpoint: Endpoint = None, r
     """Remove a key, durably. Opens the store for writing, as `put` does; there must be one."""
     with _driver(url, endpoint, records):
         pass  # a store that is not there has nothing to remove, and is not made for it
-    with Store(_place(url, endpoint, records), ONCE) as store:
+    with Store(_place(url, endpoint, records), options=ONCE) as store:
         store.delete(_bytes(key, is_hex))
 
 
@@ -183,7 +183,7 @@ def stats(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
             "writer epoch": manifest.writer_epoch,
             "shared epoch": manifest.shared_epoch,
             "compactor epoch": manifest.compactor_epoch,
-            "WAL slots not in the levels": reader.wal_end - manifest.wal_id_last_compacted,
+            "WAL entries not in the levels": reader.wal_end - manifest.wal_id_last_compacted,
             "runs": len(manifest.runs),
             "SSTs": len(manifest.sst_ids()),
             "rows in the levels, with repeats": sum(sst.rows for run in manifest.runs for sst in run.ssts),
@@ -227,7 +227,7 @@ def wal(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
         table.add_column(heading, justify="right")
     with _driver(url, endpoint, records) as driver:
         for info in driver.objects.list(WAL.prefix):
-            slot, body = WAL.slot_of(info.path), driver.objects.get(info.path)
+            slot, body = WAL.number_of(info.path), driver.objects.get(info.path)
             if slot is None or body is None:
                 continue
             footer = decode_footer(info.path, body)
@@ -248,8 +248,8 @@ def compact(
         epoch = driver.run(claim_compactor())
         slots = rows = merged = 0
         for done in compactions(driver, epoch, everything):
-            slots, merged, rows = slots + done.slots, merged + done.runs, rows + done.rows
-    done_so = (counted(slots, "WAL slot"), counted(merged, "run"), counted(rows, "row"))
+            slots, merged, rows = slots + done.entries, merged + done.runs, rows + done.rows
+    done_so = (counted(slots, "WAL entry"), counted(merged, "run"), counted(rows, "row"))
     output.print("{} into the levels, {} merged, {} written".format(*done_so))
 
 
@@ -265,7 +265,7 @@ def collect(
     """Delete what nobody needs any more. Safe beside writers, compactors and other collectors."""
     with _driver(url, endpoint, records) as driver:
         done = collect_now(driver, retention_s * 1000)
-    deleted = {"manifest": done.manifests, "WAL slot": done.wal_slots, "SST": done.ssts}
+    deleted = {"manifest": done.manifests, "WAL entry": done.wal_entries, "SST": done.ssts}
     output.print("deleted " + ", ".join(counted(len(gone), what) for what, gone in deleted.items()))
 
 
@@ -274,7 +274,7 @@ def check(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
     """Look at every checksum, reference and invariant; say what is wrong where. Exit code 1 if something is."""
     with _driver(url, endpoint, records) as driver:
         report = driver.run(check_store())
-    figures = {"manifest": report.manifests, "WAL slot": report.wal_slots, "SST": report.ssts, "row": report.rows}
+    figures = {"manifest": report.manifests, "WAL entry": report.wal_slots, "SST": report.ssts, "row": report.rows}
     looked_at = ", ".join(counted(count, what) for what, count in figures.items())
     for fault in report.findings:
         output.print(f"[red]fault:[/] {output.escape(str(fault))}", soft_wrap=True)
@@ -349,11 +349,11 @@ def checkpoint_prolong(
 ) -> None:
     """Let a checkpoint expire later."""
     with _driver(url, endpoint, records) as driver:
-        driver.run(prolong_checkpoint(checkpoint_id, lifetime_s))
+        driver.run(refresh_checkpoint(checkpoint_id, lifetime_s))
 
 
 @checkpoint_app.command("remove")
 def checkpoint_remove(url: Url, checkpoint_id: str, endpoint: Endpoint = None, records: Records = None) -> None:
     """Remove a checkpoint by its id."""
     with _driver(url, endpoint, records) as driver:
-        driver.run(remove_checkpoint(checkpoint_id))
+        driver.run(delete_checkpoint(checkpoint_id))

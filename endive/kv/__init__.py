@@ -6,20 +6,18 @@
     with Store(open_objects("file:///tmp/store")) as store:
         store.put(b"key", b"value")
 
-In reading order: `model` (what a manifest says), `manifest`, `format`, `bloom`, `compression` (bytes), `wal`, `opening`
-(claim, fence, replay), `reading` (views, checkpoints), `merge`, `tables`, `lookup` (rows in files), `compactor`,
-`collector`, `check`; `recent`, `transaction`, `membership` (several processes write); all of these are protocols and
-values. Then what has threads: `writing` (the write queue, which has none), `cache`, `view`, `housekeeping`, `store`,
-`counters`, `reader`, `grouping`, `shared`.
+Protocols and values, in reading order: `manifest`, `manifest_format`, `sst/` (files of sorted rows), `log/wal`,
+`log/opening` (claim an epoch, fence), `views` (views, checkpoints), `log/recent`, `log/state`, `log/epochs`,
+`transaction`, `log/committing`, `maintenance/` (compactor, garbage collector, check), `pipeline` (commit batches).
+Threads: `group_commit`, `maintenance/background`, `store`, `reader`.
 """
 
 import logging
 
-from endive.kv.options import SharedOptions, StoreOptions
+from endive.kv.options import StoreOptions
 from endive.kv.reader import Reader
-from endive.kv.shared import SharedStore
 from endive.kv.store import Store, Ticket
 
-__all__ = ["Reader", "SharedOptions", "SharedStore", "Store", "StoreOptions", "Ticket"]
+__all__ = ["Reader", "Store", "StoreOptions", "Ticket"]
 
-logging.getLogger("endive").addHandler(logging.NullHandler())  # what a library logs is for who asks for it
+logging.getLogger("endive").addHandler(logging.NullHandler())  # a library logs only where the program asks for it

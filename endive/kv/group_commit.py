@@ -1,43 +1,41 @@
-"""Group commit: one thread takes all works that wait, has them committed together, and answers each.
+"""Group commit: threads that wait share commit batches.
 
-**Why a thread of its own.** The works of many callers run in it. Were it one of the callers, an interrupt that is
-meant for that caller would hit the others' works.
+All rows and transaction functions that wait become one batch, and what arrives meanwhile shares the next one
+(`endive.kv.pipeline`). Who commits a batch? With transaction functions in it, a thread of the store: were it one of
+the callers, an interrupt meant for that caller would hit the functions of others. A batch of rows alone is committed by
+a thread that waits for it, which saves a change of threads; rows that no thread waits for are committed by a thread of
+the store, after an interval or when there are enough of them.
 
-**One group, not two halves.** Committers that were just answered come back with their next work in a moment. If a
-group left at once with those who arrived meanwhile, the committers would fall into two halves that take turns, each
-waiting for two requests. So a group waits for as many works as were under way or waiting when the last one ended.
-
-How long? Works that come one after the other are worth waiting for while the next one comes sooner than a work of this
-group takes on average: with n works here, (time of a commit + time waited) / n. After that, each further moment would
-commit fewer works per second, not more. Threads of one interpreter come in bursts, so a few times that is granted. It
-never waits longer than half a commit, and less and less often if that has not helped lately.
+**When a batch leaves.** Callers that were just answered come back with their next function in a moment. If a batch left
+with the first of them, the others would wait for the next, and batches would be many and small. So a batch waits for as
+many functions as were waiting or answered last. How long? Functions that come one after the other are worth waiting for
+while the next one comes sooner than a function of this batch takes on average: with n functions here, (time between
+batches + time waited) / n. After that, each further moment would commit fewer functions per second, not more. Threads
+of one interpreter come in bursts, so a few times that is granted. It never waits longer than half the time between
+batches, and less and less often if that has not helped lately. With several entries in flight, the time between
+batches is that share of a commit's time.
 """
 
-import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from threading import Condition, Lock, Thread, current_thread
 from time import monotonic
 from typing import Any
 
-from endive.errors import EndiveError, OutcomeUnknownError, StoreClosedError
+from endive.errors import EndiveError, StoreClosedError
+from endive.kv.options import StoreOptions
+from endive.kv.pipeline import Batch, Pipeline, Written
 from endive.kv.transaction import Outcome, TransactionFunction
-from endive.logs import log_error
-
-log = logging.getLogger(__name__)
 
 LINGER_SHARE = 0.5
-"""Of a commit's time: what waiting for others may add to it at most."""
+"""Of the time between batches: how much waiting for others may add to it at most."""
 PATIENCE = 4.0
-"""How many times a work's share of a commit may pass without another one, before a group leaves."""
-RETRY_LINGER_GROUPS = 8
-"""After waiting in vain, so that fewer works were committed per second, it is tried again once in so many groups."""
-
-Commit = Callable[[Sequence[TransactionFunction[Any]]], tuple[Outcome, ...]]
+"""How many times a function's share of a commit may pass without another one, before a batch leaves."""
+RETRY_LINGER_BATCHES = 8
+"""After waiting without a gain, it is tried again once in so many batches."""
 
 
-class Answer:
-    """What becomes of a work, for the thread that waits for it. A `Future` does more and costs five times as much."""
+class Result:
+    """The outcome of a function, for the thread that waits for it. A `Future` costs five times as much."""
 
     __slots__ = ("_known", "_outcome")
 
@@ -47,116 +45,210 @@ class Answer:
         self._outcome = Outcome()
 
     def give(self, outcome: Outcome) -> None:
-        """Let who waits go on."""
+        """Let the waiting thread continue."""
         self._outcome = outcome
         self._known.release()
 
-    def result(self) -> Any:  # noqa: ANN401 - what the work returns
-        """Return what the work returned, or raise what it raised, once that is known."""
+    def wait(self) -> Any:  # noqa: ANN401 - what the function returns
+        """Return what the function returned, or raise what it raised, once that is known."""
         with self._known:
             if self._outcome.error is not None:
                 raise self._outcome.error
             return self._outcome.value
 
 
-class Committer:
-    """A queue of works, and the thread that commits them."""
+class GroupCommit:
+    """Rows and functions that wait, and the threads that commit them."""
 
-    def __init__(self, commit: Commit, url: str, works_max: int, linger_max_ms: float) -> None:
+    def __init__(self, commit: Callable[[Batch], None], url: str, pipeline: Pipeline, options: StoreOptions) -> None:
+        self.pipeline = pipeline
+        self.changed = Condition(Lock())
+        """Guards the pipeline and the writer's state; notified when a batch is over, or the state is newer."""
+        self._work = Condition(self.changed._lock)  # type: ignore[attr-defined] # a second queue of the same lock
         self._commit = commit
         self._url = url
-        self._works_max = works_max
-        self._linger_max_s = linger_max_ms / 1000
-        self._waiting: deque[tuple[TransactionFunction[Any], Answer]] = deque()
-        self._arrived_s = 0.0
-        """When the last one of them came."""
-        self._changed = Condition(Lock())
+        self._options = options
+        self.halted: EndiveError | None = None
         self._closed = False
+        self._due_s = 0.0
+        """When rows that no thread waits for are committed."""
+        self._arrived_s = 0.0
+        """When the last function came."""
         self._expected = 0
-        """Works that will probably arrive in a moment, counting those that wait."""
+        """Functions that will probably arrive in a moment, counting those that wait."""
         self._commit_s = 0.0
         """How long a commit took lately."""
         self._in_vain = 0
-        """Groups since waiting helped."""
-        self.groups = 0
-        self.works = 0
-        self._thread = Thread(target=self._work, name="endive-commit", daemon=True)
-        self._thread.start()
+        """Batches since waiting helped."""
+        self.batches = 0
+        self.functions = 0
+        names = (f"endive-commit-{number}" for number in range(pipeline.parallel_writes))
+        self._threads = [Thread(target=self._run, name=name, daemon=True) for name in names]
 
-    def submit(self, work: TransactionFunction[Any]) -> Answer:
-        """Let a work wait for the next group."""
-        if current_thread() is self._thread:
-            raise RuntimeError("a work cannot wait for another transaction: it would wait for itself")
-        answer = Answer()
-        with self._changed:
-            if self._closed:
-                raise StoreClosedError(self._url)
-            self._waiting.append((work, answer))
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    # For callers.
+
+    def submit(self, function: TransactionFunction[Any]) -> Result:
+        """Let a function wait for the next batch."""
+        if current_thread() in self._threads:
+            raise RuntimeError("a transaction function cannot wait for another transaction: it would wait for itself")
+        result = Result()
+        with self.changed:
+            self.require_open()
+            waiting = self.pipeline.waiting.functions
+            waiting.append((function, result))
             self._arrived_s = monotonic()
-            if len(self._waiting) == 1 or len(self._waiting) >= self._expected:  # others need not wake the thread
-                self._changed.notify()
-        return answer
+            if len(waiting) == 1 or len(waiting) == self._expected:  # others need not wake a thread
+                self._work.notify_all()
+        return result
+
+    def put(self, rows: Iterable[tuple[bytes, bytes | None]], is_awaited: bool) -> Written:
+        """Let rows wait for the next batch."""
+        with self.changed:
+            self.require_open()
+            pipeline = self.pipeline
+            is_first = not pipeline.waiting.rows
+            written = pipeline.add_rows(rows)
+            if not is_awaited:
+                if is_first:
+                    self._due_s = monotonic() + self._options.flush_interval_ms / 1000
+                    self._work.notify()
+                elif pipeline.waiting.size_bytes >= self._options.flush_bytes:
+                    self._work.notify()
+        return written
+
+    def wait(self, written: Written) -> None:
+        """Return when rows are durable; commits them in this thread if no function waits with them."""
+        while True:
+            with self.changed:
+                while not written.is_durable and written.error is None and not self._may_commit_here(written):
+                    self.changed.wait()
+                if written.is_durable:
+                    return
+                if written.error is not None:
+                    raise copy_of(written.error)
+                batch = self.pipeline.take()
+            self._lead(batch)
+
+    def _may_commit_here(self, written: Written) -> bool:
+        waiting = self.pipeline.waiting
+        return self.pipeline.can_take() and not waiting.functions and written in waiting.written
+
+    def flush(self) -> None:
+        """Return when all rows that were put so far are durable."""
+        with self.changed:
+            batches = [batch for batch in (*self.pipeline.under_way, self.pipeline.waiting) if batch.rows]
+            pending = [written for batch in batches for written in batch.written]
+        for written in pending:
+            self.wait(written)
+
+    def require_open(self) -> None:
+        """Raise the error that stopped the store. Holding the lock, or not: an error stays."""
+        if self._closed:
+            raise StoreClosedError(self._url)
+        if self.halted is not None:
+            raise copy_of(self.halted)
+
+    # For the writer, holding the lock.
+
+    def halt(self, error: EndiveError) -> tuple[Batch, ...]:
+        """Commit nothing more; return the batches that wait, for the caller to answer."""
+        self.halted = self.halted or error
+        waiting, self.pipeline.waiting = self.pipeline.waiting, Batch()
+        self.pipeline.unflushed_bytes -= waiting.size_bytes
+        self._work.notify_all()
+        return () if waiting.is_empty else (waiting,)
+
+    def done(self, batches: Iterable[Batch]) -> None:
+        """Count batches that are over; before their callers are answered, who could come back and be counted twice."""
+        for batch in batches:
+            self.batches += 1
+            self.functions += len(batch.functions)
+            self._expected = min(
+                len(batch.functions) + len(self.pipeline.waiting.functions), self.pipeline.functions_max
+            )
+        self.changed.notify_all()
+        self._work.notify()
+
+    def computed(self) -> None:
+        """Let the next batch be computed."""
+        self.pipeline.computed()
+        if self.pipeline.can_take():
+            self.changed.notify_all()
+            self._work.notify_all()
 
     def close(self) -> None:
-        """Commit what waits, then stop."""
-        with self._changed:
+        """Commit what waits, then stop the threads."""
+        with self.changed:
             self._closed = True
-            self._changed.notify()
-        self._thread.join()
+            self._work.notify_all()
+        for thread in self._threads:
+            thread.join()
 
-    def _work(self) -> None:
+    # Threads.
+
+    def _run(self) -> None:
         while True:
-            group = self._next_group()
-            if not group:
-                return
-            started_s = monotonic()
-            outcomes = self._outcomes([work for work, _ in group])
-            took_s = monotonic() - started_s
-            with self._changed:  # before anybody is answered, who could come back and be counted twice
-                self._commit_s = took_s if not self._commit_s else 0.7 * self._commit_s + 0.3 * took_s
-                self._expected = min(len(group) + len(self._waiting), self._works_max)
-                self.groups += 1
-                self.works += len(group)
-            for (_, answer), outcome in zip(group, outcomes, strict=True):
-                answer.give(outcome)
+            with self.changed:
+                while not self._is_due():
+                    if self._closed and self.pipeline.waiting.is_empty:
+                        return
+                    self._work.wait(self._until_due_s())
+                if self.pipeline.waiting.functions:
+                    self._linger()
+                    if not self._is_due():  # another thread took it meanwhile
+                        continue
+                batch = self.pipeline.take()
+            self._lead(batch)
 
-    def _next_group(self) -> list[tuple[TransactionFunction[Any], Answer]]:
-        """Return the works of the next group; none if the store is closed."""
-        with self._changed:
-            while not self._waiting and not self._closed:
-                self._changed.wait()
-            self._linger()
-            count = min(len(self._waiting), self._works_max)
-            return [self._waiting.popleft() for _ in range(count)]
+    def _lead(self, batch: Batch) -> None:
+        started_s = monotonic()
+        self._commit(batch)
+        took_s = monotonic() - started_s
+        with self.changed:
+            self._commit_s = took_s if not self._commit_s else 0.7 * self._commit_s + 0.3 * took_s
+
+    def _is_due(self) -> bool:
+        """Whether a thread of the store should commit the batch that waits."""
+        waiting = self.pipeline.waiting
+        if not self.pipeline.can_take():
+            return False
+        return bool(waiting.functions) or self._until_due_s() == 0
+
+    def _until_due_s(self) -> float | None:
+        """Seconds until rows that no thread waits for are committed; None: there are none, or no batch may begin."""
+        waiting = self.pipeline.waiting
+        if not waiting.rows or not self.pipeline.can_take():
+            return None
+        if waiting.size_bytes >= self._options.flush_bytes or self._closed:
+            return 0
+        return max(self._due_s - monotonic(), 0)
 
     def _linger(self) -> None:
-        """Wait a moment for those who were answered last. Holding the lock."""
-        before = len(self._waiting)
-        if before >= self._expected or self._closed or (self._in_vain and self._in_vain % RETRY_LINGER_GROUPS):
+        """Wait a moment for the callers that were answered last. Holding the lock."""
+        pipeline = self.pipeline
+        before = len(pipeline.waiting.functions)
+        if before >= self._expected or self._closed or (self._in_vain and self._in_vain % RETRY_LINGER_BATCHES):
             self._in_vain += 1 if self._in_vain else 0
             return
+        between_s = self._commit_s / pipeline.parallel_writes
         started_s = now_s = monotonic()
-        end_s = started_s + min(self._linger_max_s, LINGER_SHARE * self._commit_s)
-        while len(self._waiting) < self._expected and not self._closed:
-            patience_s = PATIENCE * (self._commit_s + now_s - started_s) / len(self._waiting)
+        end_s = started_s + min(self._options.linger_max_ms / 1000, LINGER_SHARE * between_s)
+        pipeline.is_computing = True  # no other thread takes the batch meanwhile
+        while len(pipeline.waiting.functions) < self._expected and not self._closed and self.halted is None:
+            patience_s = PATIENCE * (between_s + now_s - started_s) / max(len(pipeline.waiting.functions), 1)
             left_s = min(max(self._arrived_s, started_s) + patience_s, end_s) - now_s
             if left_s <= 0:
                 break
-            self._changed.wait(left_s)
+            self._work.wait(left_s)
             now_s = monotonic()
-        helped = len(self._waiting) * self._commit_s >= before * (self._commit_s + monotonic() - started_s)
+        pipeline.is_computing = False
+        helped = len(pipeline.waiting.functions) * between_s >= before * (between_s + monotonic() - started_s)
         self._in_vain = 0 if helped else self._in_vain + 1
-
-    def _outcomes(self, works: Sequence[TransactionFunction[Any]]) -> Sequence[Outcome]:
-        """Commit works as a group; return what became of each."""
-        try:
-            return self._commit(works)
-        except EndiveError as error:
-            log_error(log, "group_failed", error, works=len(works))
-            return [Outcome(error=copy_of(error)) for _ in works]
-        except BaseException:
-            log.exception("a group of %d works failed, by a defect", len(works))
-            return [Outcome(error=OutcomeUnknownError(self._url)) for _ in works]
 
 
 def copy_of(error: EndiveError) -> EndiveError:

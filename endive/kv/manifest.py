@@ -93,9 +93,9 @@ class StoreManifest:
         """Whether the writer epoch is one that processes may join."""
         return self.shared_epoch == self.writer_epoch != 0
 
-    def filled_by(self, slot: int) -> str | None:
-        """Return the put id of a slot that was compacted; None if that is not remembered any more."""
-        place = slot - self.wal_id_last_compacted - 1 + len(self.wal_put_ids)
+    def put_id_of(self, entry: int) -> str | None:
+        """Return the put id of a WAL entry that was compacted; None if it is no longer recorded."""
+        place = entry - self.wal_id_last_compacted - 1 + len(self.wal_put_ids)
         return self.wal_put_ids[place] if 0 <= place < len(self.wal_put_ids) else None
 
     def checkpoint(self, checkpoint_id: str) -> Checkpoint:
@@ -124,7 +124,7 @@ class StoreManifest:
     def with_shared(self, put_id: str, epoch: int) -> "StoreManifest":
         """Let other processes join a writer epoch whose fences stand; the same value if they may already."""
         if self.writer_epoch != epoch:
-            raise FencedError("member", epoch, self.writer_epoch)
+            raise FencedError("writer", epoch, self.writer_epoch)
         return self if self.shared_epoch == epoch else replace(self, put_id=put_id, shared_epoch=epoch)
 
     def with_compactor(self, put_id: str) -> "StoreManifest":

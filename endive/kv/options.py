@@ -1,4 +1,4 @@
-"""What can be set when a store is opened, with reasons for the defaults."""
+"""Options of a store that is opened for writing, with reasons for the defaults."""
 
 from dataclasses import dataclass
 
@@ -8,56 +8,44 @@ from endive.kv.sst.cache import CACHE_BYTES
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """How a writer behaves."""
+    """Options of a writer. Times are in milliseconds."""
 
+    reopen: bool = False
+    """What an exclusive writer does when another writer fences it, or a write fails. False: it stops, and every later
+    call raises the error; it claims its epoch when it opens. True: it goes on, as a shared writer always does, and
+    joins or claims an epoch with its next commit; it claims none before its first."""
+    retake_ms: float = 10_000.0
+    """An exclusive writer that has to share the store claims it again when nobody else has written for so long. Each
+    change costs half a dozen requests."""
+    max_parallel_writes: int = 1
+    """WAL entries that an exclusive writer has in flight. More hide the latency of a remote store; each costs a fence
+    when an epoch is claimed."""
+    batch_functions_max: int = 1024
+    """Transaction functions that share one WAL entry. The others wait for the next."""
+    linger_max_ms: float = 50.0
+    """How long at most a batch may wait for callers that were answered last, so that all share the next entry."""
     flush_interval_ms: float = 100.0
-    """Rows that nobody waits for become durable after this. A put that waits is never delayed by it."""
+    """Rows that no thread waits for become durable after this. A put that waits is never delayed by it."""
     flush_bytes: int = 4 * 1024 * 1024
     """...or when so many bytes wait."""
-    max_parallel_writes: int = 1
-    """WAL writes under way at the same time. They hide the latency of a remote store; each costs a fence on opening."""
     unflushed_bytes_max: int = 64 * 1024 * 1024
-    """Puts wait while more than this is not durable."""
+    """Writes wait while more than this is not durable."""
     uncompacted_bytes_max: int = 256 * 1024 * 1024
-    """Puts wait while more than this is durable but not in the levels: it is in memory, and replayed on opening."""
-    memtable_bytes: int = 8 * 1024 * 1024
-    """Memory for durable rows is let go in pieces of this size."""
+    """Writes wait while more than this is durable but not in the levels: it is in memory, and replayed on opening."""
+    compact_entries: int = 256
+    """The embedded compactor starts when so many WAL entries are not in the levels; each is a request on opening."""
     compact_bytes: int = 32 * 1024 * 1024
-    """The embedded compactor starts when so much is not in the levels."""
+    """...or so many bytes. Shared writers multiply both by a number between 1 and 2 that each draws for itself."""
     compact_here: bool = True
-    """Run compactor and collector inside this process. False: somebody else does, such as `endive kv compact`."""
+    """Run compactor and garbage collector inside this process. False: another process does, as `endive kv compact`."""
     poll_interval_ms: float = 1000.0
-    """How often to look for a newer manifest."""
+    """How often to check whether there is something to compact or to delete. An exclusive writer also looks for a newer
+    manifest, a request that shared writers make with each commit."""
     collect_interval_ms: float = 60_000.0
+    """How often to run the garbage collector."""
     retention_ms: int = RETENTION_MS
-    cache_bytes: int = CACHE_BYTES
-
-
-@dataclass(frozen=True)
-class SharedOptions:
-    """How a member of a shared store behaves."""
-
-    exclusive: bool = False
-    """Keep other processes from writing: a commit is one request then, not two. One that writes all the same has the
-    store shared, until nobody else has written for a while; each change costs half a dozen requests."""
-    retake_ms: float = 10_000.0
-    """How long that while is."""
-    group_works_max: int = 1024
-    """Works that share one WAL object. The others wait for the next."""
-    linger_max_ms: float = 50.0
-    """How long at most a group may wait for those who were answered last, so that all share the next request."""
-    compact_slots: int = 256
-    """The embedded compactor starts when so many slots are not in the levels; each is a request for who opens."""
-    compact_bytes: int = 32 * 1024 * 1024
-    """...or so many bytes. Both times a number between 1 and 2 that each process draws for itself."""
-    compact_here: bool = True
-    """Run compactor and collector inside this process. False: another member or `endive kv compact` does."""
-    poll_interval_ms: float = 1000.0
-    """How often to see whether there is something to compact or to collect. It costs no request, but for an exclusive
-    writer: it looks for what others did."""
-    collect_interval_ms: float = 60_000.0
-    """How often to collect, times the same number."""
-    retention_ms: int = RETENTION_MS
+    """How long a superseded manifest and its files stay without a checkpoint."""
     idle_max_ms: float = 60_000.0
-    """After so long without news a commit looks at the log first, instead of finding out by losing."""
+    """After so long without a commit or a refresh, a shared writer refreshes before it commits."""
     cache_bytes: int = CACHE_BYTES
+    """Memory for blocks of SSTs."""

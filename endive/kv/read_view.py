@@ -1,12 +1,11 @@
 """A consistent view in this process: rows in memory over the runs of one manifest."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import MissingObjectError, ViewExpiredError
-from endive.kv.log.opening import Group
-from endive.kv.log.write_queue import Row
+from endive.kv.log.wal import WalEntry
 from endive.kv.manifest import StoreManifest
 from endive.kv.sst.format import BLOCK_BYTES, Rows
 from endive.kv.sst.lookup import find_in_runs, overlapping, rows_in_range
@@ -18,7 +17,7 @@ SCAN_BYTES = 1 << 20
 
 
 class ReadView:
-    """What one scan or one checkpoint sees. It does not change, whatever is written meanwhile."""
+    """The rows that one scan or one checkpoint sees. Later writes do not change it."""
 
     def __init__(self, manifest: StoreManifest, memory: Rows, driver: BlockingDriver, cache: TableCache) -> None:
         self.manifest = manifest
@@ -27,11 +26,11 @@ class ReadView:
         self._cache = cache
 
     @classmethod
-    def of_groups(
-        cls, manifest: StoreManifest, groups: Sequence[Group], driver: BlockingDriver, cache: TableCache
+    def of_entries(
+        cls, manifest: StoreManifest, entries: Sequence[WalEntry], driver: BlockingDriver, cache: TableCache
     ) -> "ReadView":
-        """Return the view of a manifest and the WAL groups that follow it."""
-        return cls(manifest, merge((group.rows for group in groups), keep_tombstones=True), driver, cache)
+        """Return the view of a manifest and the WAL entries that follow it."""
+        return cls(manifest, merge((entry.rows for entry in entries), keep_tombstones=True), driver, cache)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`; None if it has none."""
@@ -44,7 +43,7 @@ class ReadView:
     def scan(self, start: bytes | None = None, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and values in order, from `start` on, up to but without `end`.
 
-        `ViewExpiredError` if the scan takes so long that its files were collected.
+        `ViewExpiredError` if the scan takes so long that its files were deleted.
         """
         wanted = KeyRange(start, end)
         ssts = overlapping(self.manifest.runs, wanted)
@@ -77,13 +76,12 @@ def _within(cuts: tuple[KeyRange, ...], wanted: KeyRange) -> Iterator[KeyRange]:
             yield KeyRange(start, end)
 
 
-def rows_of(layers: Sequence[dict[bytes, Row]], keys: KeyRange) -> Rows:
-    """Return the newest rows of a range from layers in memory, oldest first, in key order."""
-    newest: dict[bytes, Row] = {}
-    for layer in layers:
-        if keys.start is None and keys.end is None:
-            newest.update(layer)
-        else:
-            newest.update((key, row) for key, row in layer.items() if keys.holds(key))
+def rows_of(
+    durable: dict[bytes, bytes | None], buffered: Iterable[Mapping[bytes, bytes | None]], keys: KeyRange
+) -> Rows:
+    """Return the rows of a range in memory, in key order: those of the WAL, and over them rows that are not durable."""
+    newest = durable
+    for rows in buffered:
+        newest.update((key, value) for key, value in rows.items() if keys.holds(key))
     ordered = sorted(newest)
-    return Rows(ordered, [newest[key][0] for key in ordered], [newest[key][1] for key in ordered])
+    return Rows(ordered, [newest[key] for key in ordered], [0] * len(ordered))

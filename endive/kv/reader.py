@@ -1,7 +1,7 @@
 """The store, open for reading: beside a writer, on another machine, or at a checkpoint.
 
 A reader sees everything up to the first gap in the WAL as of its last `refresh`. It writes nothing but checkpoints, and
-those only if asked. Without one, files that it uses may be collected after a while: a read then refreshes and tries
+those only on request. Without one, files that it uses may be deleted after a while: a `get` then refreshes and tries
 again; a scan ends with `ViewExpiredError`.
 """
 
@@ -15,7 +15,7 @@ from endive.kv.manifest import Checkpoint, StoreManifest
 from endive.kv.read_view import ReadView
 from endive.kv.sst.cache import CACHE_BYTES, BlockCache
 from endive.kv.sst.merge import KeyRange
-from endive.kv.views import View, create_checkpoint, newest_view, prolong_checkpoint, remove_checkpoint, view_at
+from endive.kv.views import View, create_checkpoint, delete_checkpoint, newest_view, refresh_checkpoint, view_at
 from endive.objects.api import ObjectStore
 from endive.protocol.sequenced import Numbered
 
@@ -23,7 +23,7 @@ REFRESHES_MAX = 10
 
 
 class Reader(Closing):
-    """A store that is only read. `checkpoint`: an id or a name; the reader stays there, and does not refresh."""
+    """A store open for reading. `checkpoint`: an id or a name; the reader stays there, and does not refresh."""
 
     def __init__(self, objects: ObjectStore, checkpoint: str | None = None, cache_bytes: int = CACHE_BYTES) -> None:
         self.driver = BlockingDriver(objects)
@@ -36,16 +36,16 @@ class Reader(Closing):
 
     @property
     def manifest(self) -> Numbered[StoreManifest]:
-        """The manifest that is read."""
+        """The manifest that this reader uses."""
         return self._view.manifest
 
     @property
     def wal_end(self) -> int:
-        """The last WAL slot that is read; the next one is a gap, or has not been written."""
+        """The last WAL entry that this reader sees; the next one is a gap, or has not been written."""
         return self._view.wal_end
 
     def refresh(self) -> None:
-        """See what is there now. At a checkpoint there is nothing to refresh."""
+        """Move to the newest state. Does nothing at a checkpoint."""
         if self.checkpoint is None:
             with self._lock:
                 self._take(self.driver.run(newest_view(self._view)))
@@ -69,28 +69,28 @@ class Reader(Closing):
         keys = KeyRange(start, end) if prefix is None else KeyRange.of_prefix(prefix)
         return self._read_view.scan(keys.start, keys.end)
 
-    def pin(self, lifetime_s: int, name: str = "") -> Checkpoint:
-        """Make a checkpoint of the newest state, and read there from now on."""
+    def create_checkpoint(self, lifetime_s: int, name: str = "") -> Checkpoint:
+        """Create a checkpoint of the newest state, and read there from now on."""
         checkpoint = self.driver.run(create_checkpoint(lifetime_s, name))
         with self._lock:
             self._take(self.driver.run(view_at(checkpoint.id)))
             self.checkpoint = checkpoint.id
         return checkpoint
 
-    def prolong(self, checkpoint_id: str, lifetime_s: int) -> None:
+    def refresh_checkpoint(self, checkpoint_id: str, lifetime_s: int) -> None:
         """Let a checkpoint expire `lifetime_s` from now; 0: never."""
-        self.driver.run(prolong_checkpoint(checkpoint_id, lifetime_s))
+        self.driver.run(refresh_checkpoint(checkpoint_id, lifetime_s))
 
-    def unpin(self, checkpoint_id: str) -> None:
-        """Remove a checkpoint, and read the newest state again."""
-        self.driver.run(remove_checkpoint(checkpoint_id))
+    def delete_checkpoint(self, checkpoint_id: str) -> None:
+        """Delete a checkpoint, and read the newest state again."""
+        self.driver.run(delete_checkpoint(checkpoint_id))
         self.checkpoint = None
         self.refresh()
 
     def close(self) -> None:
-        """Let go of threads. Nothing needs to be written."""
+        """Release resources. Idempotent."""
         self.driver.close()
 
     def _take(self, view: View) -> None:
         self._view = view
-        self._read_view = ReadView.of_groups(view.manifest.value, view.groups, self.driver, self.cache)
+        self._read_view = ReadView.of_entries(view.manifest.value, view.entries, self.driver, self.cache)

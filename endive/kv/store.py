@@ -1,263 +1,207 @@
-"""The store, open for writing: threads around the protocols and the write queue.
+"""The store, open for writing.
 
-A thread that waits for its rows to become durable does the work itself if nobody else does: it takes all rows that
-wait, writes them as one WAL object, and wakes whoever waits for them. Everything that arrives meanwhile shares the
-next write. So a single writer pays one request and no change of thread, and a hundred writers share a request.
+    with Store(objects) as store:                       # exclusive: other writers are fenced
+        store.put(b"key", b"value")
 
-Rows that nobody waits for are written by a background thread, after an interval or when there are enough of them. The
-same thread compacts and collects, if the store is opened that way, and looks for newer manifests.
+    with Store(objects, writer="shared") as store:      # any number of processes
+        store.transact(function)
 
-A writer that cannot write halts: fenced, outcome unknown, or the object store gone for longer than the driver retries.
-Everything it has acknowledged is durable; what it has not is reported to whoever waits. Open the store anew to go on.
+Both kinds of writer do the same; how they commit is in `endive.kv.writer`. Safe to use from several threads.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import Condition, Lock, Thread
-from time import monotonic
+import os
+from collections.abc import Iterable, Iterator
+from typing import Literal, TypeVar, get_args
 
 from endive.closing import Closing
-from endive.drivers.blocking import BlockingDriver
-from endive.errors import EndiveError, FencedError, MissingObjectError, OutcomeUnknownError, StoreClosedError
-from endive.kv.counters import counters
-from endive.kv.log.opening import Lease, open_writer, replay_writer
-from endive.kv.log.wal import WAL
-from endive.kv.log.write_queue import Batch, WriteQueue
-from endive.kv.maintenance.background import Housekeeper
+from endive.drivers.blocking import BlockingDriver, random_id
+from endive.errors import ConfigurationError, FencedError, ForkedError, MissingObjectError
+from endive.kv.log.state import StoreState
+from endive.kv.maintenance.background import BackgroundMaintenance
 from endive.kv.manifest import Checkpoint, StoreManifest
-from endive.kv.manifest_format import MANIFESTS
 from endive.kv.options import StoreOptions
+from endive.kv.pipeline import Written
 from endive.kv.read_view import ReadView, rows_of
 from endive.kv.sst.cache import BlockCache
-from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX, encode_sst
+from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
 from endive.kv.sst.merge import KeyRange
+from endive.kv.transaction import Transaction, TransactionFunction, run_function
 from endive.kv.views import create_checkpoint
-from endive.logs import log_error, log_event
+from endive.kv.writer import Writer
+from endive.logs import log_event
 from endive.objects.api import ObjectStore, require_conditional_writes
-from endive.protocol.fencing import append
-from endive.protocol.requests import NewId
-from endive.protocol.sequenced import Numbered, newest
+from endive.protocol.sequenced import Numbered
+from endive.rng import stream
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+WriterKind = Literal["exclusive", "shared"]
+
+COMPACTIONS_MAX = 3
 REFRESHES_MAX = 10
-"""How often a read takes a newer manifest because a file was gone."""
+"""How often a read refreshes because a file was deleted."""
 
 
 class Ticket:
     """A write on its way. `wait` returns when it is durable."""
 
-    __slots__ = ("_batch", "_store")
+    __slots__ = ("_store", "_written")
 
-    def __init__(self, store: "Store", batch: Batch) -> None:
+    def __init__(self, store: "Store", written: Written) -> None:
         self._store = store
-        self._batch = batch
+        self._written = written
 
     @property
     def is_durable(self) -> bool:
         """Whether the write would survive a crash now."""
-        return self._batch.is_durable
+        return self._written.is_durable
 
     def wait(self) -> None:
-        """Return when the write is durable. Raises what made the writer halt, if it will not be."""
-        self._store._make_durable(self._batch)
+        """Return when the write is durable. Raises the error of the write if it failed, or may have."""
+        self._store._writer.group.wait(self._written)
 
 
 class Store(Closing):
-    """A key-value store on an object store, open for writing. One process at a time; opening fences the one before.
+    """A key-value store on an object store, open for writing. Keys and values are bytes; keys are ordered bytewise.
 
-    Safe to use from several threads. Keys and values are bytes; a key's order is that of its bytes.
+    `writer`: an "exclusive" writer fences all others; "shared" ones write side by side. `create`: make a store where
+    there is none. Not usable after a fork: open it in the child.
     """
 
-    def __init__(self, objects: ObjectStore, options: StoreOptions = StoreOptions()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        objects: ObjectStore,
+        writer: WriterKind = "exclusive",
+        options: StoreOptions = StoreOptions(),  # noqa: B008 - frozen
+        create: bool = True,
+    ) -> None:
+        if writer not in get_args(WriterKind):
+            raise ConfigurationError(
+                objects.url, [f"writer is {writer!r}, not one of {', '.join(get_args(WriterKind))}"]
+            )
         self.options = options
         self.driver = BlockingDriver(require_conditional_writes(objects))
-        self._url = objects.url
         self.cache = BlockCache(options.cache_bytes)
-        self._changed = Condition(Lock())
-        lease, manifest, queue = self._opened()
-        self.lease: Lease = lease
-        self._manifest: Numbered[StoreManifest] = manifest
-        self._queue: WriteQueue = queue
+        self._pid = os.getpid()
         self._closed = False
-        self._housekeeper = Housekeeper(self)
-        self._writers = ThreadPoolExecutor(options.max_parallel_writes, thread_name_prefix="endive-write")
-        self._flusher = Thread(target=self._flush_now_and_then, name="endive-flush", daemon=True)
-        self._flusher.start()
-        self._housekeeper.start()
-
-    def _opened(self) -> tuple[Lease, Numbered[StoreManifest], WriteQueue]:
-        lease = self.driver.run(open_writer(self.options.max_parallel_writes))
-        manifest, groups = self.driver.run(replay_writer(lease))
-        queue = WriteQueue(
-            lease.next_slot,
-            manifest.value.row_seq_last_compacted,
-            groups,
-            self.options.max_parallel_writes,
-            self.options.memtable_bytes,
-        )
+        is_exclusive = writer == "exclusive"
+        self._writer = Writer(self.driver, self.cache, is_exclusive, options, create)
+        self._group = self._writer.group
+        self._pipeline = self._writer.pipeline
+        # Processes that share a store should not compact and collect at the same time.
+        factor = 1.0 + (stream(int(random_id(), 16), "maintenance").random() if self._writer.may_reopen else 0.0)
+        self._maintenance = BackgroundMaintenance(self, self.driver, options, factor)
+        state = self._writer.state
         log_event(
             log,
             "opened",
-            epoch=lease.epoch,
-            next_slot=lease.next_slot,
-            groups_replayed=len(groups),
+            epoch=state.manifest.value.writer_epoch,
+            next_entry=state.wal_end + 1,
+            entries_replayed=state.uncompacted_entries,
             survives_power_loss=self.driver.objects.capabilities.survives_power_loss,
-            url=self._url,
+            url=objects.url,
         )
-        return lease, manifest, queue
+        self._group.start()
+        self._maintenance.start()
 
     # Writing.
 
     def put(self, key: bytes, value: bytes, await_durable: bool = True) -> Ticket:
-        """Set `key` to `value`. With `await_durable` it is durable on return; without, the ticket tells."""
-        row = _checked(key, value)
-        with self._changed:
-            batch = self._add((row,), await_durable)
-        ticket = Ticket(self, batch)
-        if await_durable:
-            ticket.wait()
-        return ticket
+        """Set `key` to `value`. With `await_durable` it is durable on return; without, the ticket says when it is."""
+        return self._write((_checked(key, value),), await_durable)
 
     def delete(self, key: bytes, await_durable: bool = True) -> Ticket:
-        """Remove `key`, if it is there."""
-        return self.write(((key, None),), await_durable)
+        """Remove `key`, if it has a value."""
+        return self._write((_checked(key, None),), await_durable)
 
     def write(self, rows: Iterable[tuple[bytes, bytes | None]], await_durable: bool = True) -> Ticket:
         """Set keys to values, and remove keys whose value is None: all of them or none, for every reader."""
         checked = [_checked(key, value) for key, value in rows]
         if not checked:
             raise ValueError("a batch needs at least one row")
-        with self._changed:
-            batch = self._add(checked, await_durable)
-        ticket = Ticket(self, batch)
+        return self._write(checked, await_durable)
+
+    def _write(self, rows: Iterable[tuple[bytes, bytes | None]], await_durable: bool) -> Ticket:
+        self._require_process()
+        self._require_room()
+        written = self._group.put(rows, await_durable)
         if await_durable:
-            ticket.wait()
-        return ticket
+            self._group.wait(written)
+        return Ticket(self, written)
+
+    def transact(self, function: TransactionFunction[T]) -> T:
+        """Run a function on the newest state, and return what it returns when all rows that it has put are durable.
+
+        An error of the function is raised here; nothing of it was written then. `OutcomeUnknownError`: it may have
+        been, or may still be; the function is not run again.
+        """
+        self._require_process()
+        self._require_room()
+        result: T = self._group.submit(function).wait()
+        return result
 
     def flush(self) -> None:
-        """Return when everything put so far is durable."""
-        with self._changed:
-            batches = [*self._queue.under_way, *([self._queue.waiting] if self._queue.waiting.rows else [])]
-        for batch in batches:
-            self._make_durable(batch)
+        """Return when all rows put so far are durable."""
+        self._group.flush()
 
-    def _add(self, rows: Sequence[tuple[bytes, bytes | None]], await_durable: bool) -> Batch:
-        """Let rows wait for the next WAL object. Holding the lock."""
-        queue, options = self._queue, self.options
-        self._require_open()
-        if (
-            queue.unflushed_bytes > options.unflushed_bytes_max
-            or queue.uncompacted_bytes > options.uncompacted_bytes_max
-        ):
-            self._wait_for_room()
-        batch = queue.add(rows)
-        if not await_durable and batch.size_bytes >= options.flush_bytes:
-            self._changed.notify_all()
-        return batch
+    def _require_room(self) -> None:
+        """Let the caller wait while too many bytes are in memory."""
+        if self._has_room():
+            return
+        with self._group.changed:
+            while not self._has_room():
+                self._group.require_open()
+                self._maintenance.hurry()
+                self._group.changed.wait(0.05)
 
-    def _wait_for_room(self) -> None:
-        """Let the caller wait while too much is in memory. Holding the lock."""
-        while (
-            self._queue.unflushed_bytes > self.options.unflushed_bytes_max
-            or self._queue.uncompacted_bytes > self.options.uncompacted_bytes_max
-        ):
-            self._housekeeper.hurry()
-            self._changed.wait(0.05)
-            self._require_open()
-
-    def _make_durable(self, batch: Batch) -> None:
-        """Write what waits, or wait for who writes, until `batch` is durable."""
-        while True:
-            with self._changed:
-                while not batch.is_durable and not self._queue.can_take():
-                    if self._queue.halted is not None:
-                        raise self._queue.halted
-                    self._changed.wait()
-                if batch.is_durable:
-                    return
-                if batch.slot:
-                    self._changed.wait()
-                    continue
-                taken = self._queue.take()
-            self._write(taken)
-
-    def _write(self, batch: Batch) -> None:
-        """Write one WAL object, and tell everybody how it went."""
-        error: EndiveError | None = None
-        try:
-            put_id: str = self.driver.answer(NewId())
-            body = encode_sst(batch.sorted_rows(), self.lease.epoch, put_id)
-            self.driver.run(append(WAL, batch.slot, body, self.lease.epoch))
-        except EndiveError as raised:
-            error = raised
-        except BaseException as raised:
-            error = OutcomeUnknownError(WAL.path_of(batch.slot))
-            self._settle(batch, error)
-            raise raised from None
-        self._settle(batch, error)
-
-    def _settle(self, batch: Batch, error: EndiveError | None) -> None:
-        with self._changed:
-            if error is None:
-                self._queue.landed(batch)
-            else:
-                self._halt(error)
-            self._changed.notify_all()
-
-    def _halt(self, error: EndiveError) -> None:
-        """Write nothing more. Holding the lock."""
-        if self._queue.halted is None:
-            log_error(log, "halted", error, epoch=self.lease.epoch, url=self._url)
-        self._queue.halt(error)
-
-    def _flush_now_and_then(self) -> None:
-        while not self._closed:
-            with self._changed:
-                self._wait_for_flush()
-                taken = self._queue.take() if self._queue.can_take() and not self._closed else None
-            if taken is not None:
-                self._writers.submit(self._write, taken)
-
-    def _wait_for_flush(self) -> None:
-        """Wait for the interval, or for enough rows that can be written. Holding the lock; many things wake it."""
-        due_s = monotonic() + self.options.flush_interval_ms / 1000
-        while not self._closed and (left_s := due_s - monotonic()) > 0:
-            if self._queue.waiting.size_bytes >= self.options.flush_bytes and self._queue.can_take():
-                return
-            self._changed.wait(left_s)
+    def _has_room(self) -> bool:
+        options = self.options
+        return (
+            self._pipeline.unflushed_bytes <= options.unflushed_bytes_max
+            and self._writer.state.recent.size_bytes <= options.uncompacted_bytes_max
+        )
 
     # Reading.
 
     def get(self, key: bytes, durable: bool = False) -> bytes | None:
-        """Return the value of `key`; None if it has none. `durable`: leave out what a crash could still undo."""
-        self._require_open()
-        row = self._queue.find(key, durable)
-        if row is not None:
-            return row[0]
-        manifest = self._manifest  # after looking into memory: what was forgotten there is in this one
-        found = find_cached(manifest.value.runs, key, self.cache)
-        if found is NOT_CACHED:
-            found = self._find(key, manifest)
-        return None if found is None else found.value
+        """Return the value of `key` in the state that this process knows; None if it has none.
 
-    def _find(self, key: bytes, manifest: Numbered[StoreManifest]) -> Row | None:
-        """Look into the levels, with a newer manifest if files of this one are gone."""
+        `durable`: leave out rows that a crash could still undo. With shared writers the state may be behind commits of
+        other processes: `refresh` first, or use `read`.
+        """
+        self._require_open()
+        if not durable:
+            buffered = self._pipeline.find(key)
+            if buffered is not None:
+                return buffered[0]
+        state = self._writer.state  # after looking at rows that are not durable: what has become so is in this one
+        row = state.recent.find(key)
+        if row is None:
+            cached = find_cached(state.manifest.value.runs, key, self.cache)
+            row = self._find(key, state) if cached is NOT_CACHED else cached
+        return None if row is None else row.value
+
+    def _find(self, key: bytes, state: StoreState) -> Row | None:
+        """Look into the levels, with a newer state if files of this one were deleted."""
         for _ in range(REFRESHES_MAX):
             try:
-                return self.driver.run(find_in_runs(manifest.value.runs, key, self.cache))
+                return self.driver.run(find_in_runs(state.manifest.value.runs, key, self.cache))
             except MissingObjectError:
-                if not self.refresh(manifest.number):
+                before, state = state, self._writer.refresh()
+                if state.manifest.number == before.manifest.number:
                     raise
-            manifest = self._manifest
-        raise MissingObjectError(MANIFESTS.prefix)
+            row = state.recent.find(key)
+            if row is not None:
+                return row
+        raise MissingObjectError(self.driver.objects.url)
 
     def scan(
         self, start: bytes | None = None, end: bytes | None = None, prefix: bytes | None = None, durable: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values in order, as of now: what is written while the scan goes on is not in it.
+        """Yield keys and values in order, of the state that this process knows now: later writes are not in it.
 
         From `start` on, up to but without `end`; or all keys with a `prefix`.
         """
@@ -265,106 +209,168 @@ class Store(Closing):
         return self.view(durable, keys).scan(keys.start, keys.end)
 
     def view(self, durable: bool = False, keys: KeyRange = KeyRange(None, None)) -> ReadView:  # noqa: B008 - frozen
-        """Return a consistent view as of now, of all keys or of a range."""
-        with self._changed:
-            self._require_open()
-            memory = rows_of(self._queue.layers(durable), keys)
-            return ReadView(self._manifest.value, memory, self.driver, self.cache)
+        """Return a consistent view of the state that this process knows, of all keys or of a range."""
+        self._require_open()
+        with self._group.changed:
+            state = self._writer.state
+            memory = rows_of(state.recent.within(keys), () if durable else self._pipeline.buffered(), keys)
+        return ReadView(state.manifest.value, memory, self.driver, self.cache)
 
-    def refresh(self, known: int = 0) -> bool:
-        """Take a newer manifest, if there is one. Whether there was one newer than `known`."""
-        found = self.driver.run(newest(MANIFESTS, max(known, self._manifest.number)))
-        with self._changed:
-            if found is not None and found.number > self._manifest.number:
-                self._manifest = found
-                self._queue.compacted(found.value.wal_id_last_compacted)
-                if found.value.writer_epoch != self.lease.epoch:
-                    self._halt(FencedError("writer", self.lease.epoch, found.value.writer_epoch))
-                self._changed.notify_all()
-            return self._manifest.number > known
+    def read(self, function: TransactionFunction[T]) -> T:
+        """Run a function that only reads, on a durable state at least as new as this call."""
+        self._require_open()
+        return self._read(function, self._writer.refresh())
 
-    # For the housekeeper.
+    def read_cached(self, function: TransactionFunction[T]) -> T:
+        """Run a function that only reads, on the durable state that this process knows, without a request."""
+        self._require_open()
+        return self._read(function, self._writer.state)
 
-    def look_around(self) -> None:
-        """Look for a newer manifest."""
-        self.refresh()
+    def _read(self, function: TransactionFunction[T], state: StoreState) -> T:
+        for _ in range(REFRESHES_MAX):
+            transaction = Transaction(state.manifest.value.runs, state.recent, self.cache, is_writable=False)
+            try:
+                outcome = self.driver.run(run_function(function, transaction))
+            except MissingObjectError:
+                before, state = state, self._writer.refresh()
+                if state.manifest.number == before.manifest.number:
+                    raise
+                continue
+            if outcome.error is not None:
+                raise outcome.error
+            result: T = outcome.value
+            return result
+        raise MissingObjectError(self.driver.objects.url)
 
-    def learn_compaction(self) -> None:
-        """Take the manifest that a compaction has just written."""
-        self.refresh()
+    def refresh(self) -> None:
+        """Learn what other processes have committed and compacted."""
+        self._require_open()
+        self._writer.refresh()
 
-    def wants_compaction(self) -> bool:
-        """Whether enough is in the WAL that is not in the levels."""
-        return self.uncompacted_bytes >= self.options.compact_bytes
+    # Maintenance.
+
+    def checkpoint(self, lifetime_s: int, name: str = "") -> Checkpoint:
+        """Make everything durable and create a checkpoint of it; `lifetime_s` 0: it never expires."""
+        self.flush()
+        created = self.driver.run(create_checkpoint(lifetime_s, name))
+        log_event(
+            log,
+            "checkpointed",
+            checkpoint=created.id,
+            name=name,
+            manifest_id=created.manifest_id,
+            lifetime_s=lifetime_s,
+        )
+        return created
+
+    def compact(self, everything: bool = False) -> None:
+        """Merge the WAL into the levels now, and merge levels; `everything`: into one run.
+
+        `FencedError`: compactors of other processes came in between again and again; they have done most of it.
+        """
+        self._require_open()
+        self.flush()
+        for _ in range(COMPACTIONS_MAX - 1):
+            try:
+                return self._maintenance.compact(everything)
+            except FencedError as error:
+                log.info("compacting again: %s", error)
+        return self._maintenance.compact(everything)
+
+    def collect(self) -> None:
+        """Run the garbage collector now."""
+        self._require_open()
+        self._maintenance.collect()
+
+    def wants_compaction(self, factor: float = 1.0) -> bool:
+        """Whether enough rows are in the WAL that are not in the levels."""
+        state = self._writer.state
+        return (
+            state.uncompacted_entries >= self.options.compact_entries * factor
+            or state.recent.size_bytes >= self.options.compact_bytes * factor
+        )
+
+    def poll(self) -> None:
+        """Refresh now and then if commits do not: another process may have compacted, or may want to write."""
+        if self._writer.state.own_epoch:
+            self._writer.refresh()
 
     # The rest.
 
     @property
+    def epoch(self) -> int:
+        """The newest writer epoch that this process knows; an exclusive writer's own while it writes."""
+        return self._writer.state.manifest.value.writer_epoch
+
+    @property
+    def wal_end(self) -> int:
+        """The last WAL entry that is durable, as far as this process knows."""
+        return self._writer.state.wal_end
+
+    @property
+    def is_exclusive_elsewhere(self) -> bool:
+        """Whether another process is the exclusive writer, as far as this one knows; a commit here would fence it."""
+        return not self._writer.state.is_writable
+
+    @property
     def manifest(self) -> Numbered[StoreManifest]:
-        """The newest manifest that this writer knows."""
-        return self._manifest
+        """The newest manifest that this process knows."""
+        return self._writer.state.manifest
 
     @property
     def uncompacted_bytes(self) -> int:
-        """Bytes that are durable, but not in the levels as far as this writer knows."""
-        return self._queue.uncompacted_bytes
-
-    def checkpoint(self, lifetime_s: int, name: str = "") -> Checkpoint:
-        """Make everything durable and pin it; `lifetime_s` 0: until it is removed."""
-        self.flush()
-        pin = self.driver.run(create_checkpoint(lifetime_s, name))
-        log_event(log, "checkpointed", checkpoint=pin.id, name=name, manifest_id=pin.manifest_id, lifetime_s=lifetime_s)
-        return pin
-
-    def compact(self, everything: bool = False) -> None:
-        """Bring the WAL into the levels now, and merge levels; `everything`: into one run."""
-        self.flush()
-        self._housekeeper.compact(everything)
-
-    def collect(self) -> None:
-        """Delete what nobody needs any more."""
-        self._housekeeper.collect()
+        """Bytes that are durable, but not in the levels as far as this process knows."""
+        return self._writer.state.recent.size_bytes
 
     def stats(self) -> dict[str, int]:
         """Return counters and sizes, by name."""
-        with self._changed:
-            queue, manifest = self._queue, self._manifest.value
-            held = {
-                "epoch": self.lease.epoch,
-                "manifest_id": self._manifest.number,
-                "row_seq": queue.row_seq_last,
-                "unflushed_bytes": queue.unflushed_bytes,
-                "uncompacted_bytes": queue.uncompacted_bytes,
-            }
-        return held | counters(manifest, self.cache, self.driver)
+        state = self._writer.state
+        manifest = state.manifest.value
+        return {
+            "epoch": manifest.writer_epoch,
+            "manifest_id": state.manifest.number,
+            "wal_end": state.wal_end,
+            "row_seq": state.row_seq_last,
+            "unflushed_bytes": self._pipeline.unflushed_bytes,
+            "uncompacted_bytes": state.recent.size_bytes,
+            "uncompacted_entries": state.uncompacted_entries,
+            "batches": self._group.batches,
+            "transactions": self._group.functions,
+            "lost_races": self._writer.losses,
+            "refreshes": self._writer.refreshes,
+            "runs": len(manifest.runs),
+            "ssts": len(manifest.sst_ids()),
+            "level_bytes": sum(run.size_bytes for run in manifest.runs),
+            "cache_bytes": self.cache.bytes_held,
+            "cache_hits": self.cache.hits,
+            "cache_misses": self.cache.misses,
+        } | {f"requests_{kind}": count for kind, count in sorted(self.driver.requests.by_kind.items())}
 
     def close(self) -> None:
-        """Make everything durable, then let go. Closing twice is no mistake."""
-        if self._closed:
+        """Make everything durable, then release resources. Idempotent; does nothing in a forked child."""
+        if self._closed or os.getpid() != self._pid:
             return
+        self._closed = True
         try:
-            if self._queue.halted is None:
+            if self._group.halted is None:
                 self.flush()
         finally:
-            self._closed = True
-            with self._changed:
-                self._queue.halt(StoreClosedError(self._url))
-                self._changed.notify_all()
-            self._housekeeper.stop()
-            self._flusher.join()
-            self._writers.shutdown()
+            self._group.close()
+            self._maintenance.stop()
             self.driver.close()
-            log_event(log, "closed", epoch=self.lease.epoch, url=self._url)
+            log_event(log, "closed", epoch=self.epoch, url=self.driver.objects.url)
 
     def _require_open(self) -> None:
-        if self._closed:
-            raise StoreClosedError(self._url)
-        if self._queue.halted is not None:
-            raise self._queue.halted
+        self._require_process()
+        self._group.require_open()
+
+    def _require_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedError(self.driver.objects.url, self._pid, os.getpid())
 
 
 def _checked(key: bytes, value: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return a row that can be stored; what cannot must not get into a group with others' rows."""
+    """Return a row that can be stored; one that cannot must not get into a batch with the rows of others."""
     if type(key) is not bytes or not (value is None or type(value) is bytes):
         raise TypeError(f"keys and values are bytes, not {type(key).__name__} and {type(value).__name__}")
     if len(key) > KEY_BYTES_MAX or (value is not None and len(value) > VALUE_BYTES_MAX):

@@ -1,15 +1,15 @@
-"""Transactions: what a work sees and what it wants to write. No I/O.
+"""Transactions: what a transaction function reads, and the rows that it wants to write. No I/O.
 
-A *work* is a generator over a transaction: it reads, decides and puts, all in memory. It is run against one state of
-the store, and again against a newer one if somebody else was faster, so it must depend on nothing but what it reads.
-What it puts becomes durable as a whole, together with the other works of its group, or not at all.
+A *transaction function* is a generator over a transaction: it reads, decides and puts, all in memory. It is run against
+one state of the store, and again against a newer one if another writer was faster, so it must depend on nothing but its
+reads. Its rows become durable as a whole, together with those of the other functions of its batch, or not at all.
 
-**What an error may reveal.** A work that raises contributes nothing, and its error is its answer. It may have seen
-rows of works before it in the group, so the answer waits until those are durable; a group of errors and reads alone
-waits until its state is known to be the newest (`endive.kv.log.shared_epoch`). So an error speaks of durable state.
+**What an error may reveal.** A function that raises writes nothing, and its error is its result. It may have seen rows
+of functions before it in the batch, so the result waits until those are durable; a batch of errors and reads alone
+waits until its state is known to be the newest (`endive.kv.log.committing`). So an error is about durable state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -27,18 +27,18 @@ T = TypeVar("T")
 
 @dataclass
 class Transaction:
-    """One work's view of one state of the store: levels, recent rows, rows of works before it, its own rows."""
+    """One state of the store as a function sees it: levels, recent rows, rows of functions before it, its own rows."""
 
     runs: tuple[SortedRun, ...]
     recent: Recent
     cache: TableCache
     earlier: dict[bytes, bytes | None] = field(default_factory=dict)
-    """Rows of the works before it in the same group."""
+    """Rows of the functions before it in the same batch."""
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
-    """What this work wants to write; None deletes."""
+    """Rows that this function wants to write; None deletes."""
     is_writable: bool = True
     missing: str = ""
-    """An object that was gone: the state is too old to be read."""
+    """Path of an object that no longer exists: the state is too old to be read."""
 
     def get(self, key: bytes) -> Steps[bytes | None]:
         """Return the value of `key`; None if it has none."""
@@ -62,7 +62,7 @@ class Transaction:
         return tuple((key, value) for key, value in sorted(found.items()) if value is not None)
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Set `key` to `value`, if the work succeeds."""
+        """Set `key` to `value`, if the function succeeds."""
         if type(value) is not bytes:
             raise TypeError(f"values are bytes, not {type(value).__name__}")
         if len(value) > VALUE_BYTES_MAX:
@@ -70,7 +70,7 @@ class Transaction:
         self._write(key, value)
 
     def delete(self, key: bytes) -> None:
-        """Remove `key`, if it is there and the work succeeds."""
+        """Remove `key`, if it has a value and the function succeeds."""
         self._write(key, None)
 
     def _write(self, key: bytes, value: bytes | None) -> None:
@@ -103,22 +103,22 @@ class Transaction:
 
 
 TransactionFunction = Callable[[Transaction], Steps[T]]
-"""Reads, decides and puts. May be run several times; raising an error aborts this work alone."""
+"""Reads, decides and puts. May be run several times; raising an error aborts this function alone."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a work ended: with a value, or with an error that is its answer."""
+    """Result of a transaction function: a value, or the error that it raised."""
 
     value: Any = None
     error: Exception | None = None
 
 
-def run_function(work: TransactionFunction[Any], transaction: Transaction) -> Steps[Outcome]:
-    """Run one work to its end. `MissingObjectError`: the state is too old, whatever the work made of that."""
+def run_function(function: TransactionFunction[Any], transaction: Transaction) -> Steps[Outcome]:
+    """Run one function to its end. `MissingObjectError`: the state is too old, even if the function caught it."""
     try:
-        value = yield from work(transaction)
-    except Exception as error:  # noqa: BLE001 - whatever a work raises is its own answer
+        value = yield from function(transaction)
+    except Exception as error:  # noqa: BLE001 - an error of the function is its result
         outcome = Outcome(error=error)
     else:
         outcome = Outcome(value)
@@ -128,14 +128,21 @@ def run_function(work: TransactionFunction[Any], transaction: Transaction) -> St
 
 
 def run_functions(
-    works: Sequence[TransactionFunction[Any]], runs: tuple[SortedRun, ...], recent: Recent, cache: TableCache
+    functions: Sequence[TransactionFunction[Any]],
+    runs: tuple[SortedRun, ...],
+    recent: Recent,
+    cache: TableCache,
+    earlier: Mapping[bytes, bytes | None] | None = None,
 ) -> Steps[tuple[tuple[Outcome, ...], dict[bytes, bytes | None]]]:
-    """Run works one after the other, each on what those before it have put. Return outcomes, and all rows to write."""
-    rows: dict[bytes, bytes | None] = {}
+    """Run functions one after the other, each on the rows of those before it; the first sees the rows `earlier`.
+
+    Return their outcomes, and all rows to write, `earlier` included.
+    """
+    rows = dict(earlier or {})
     outcomes: tuple[Outcome, ...] = ()
-    for number in range(len(works)):
+    for number in range(len(functions)):
         transaction = Transaction(runs, recent, cache, rows)
-        outcome = yield from run_function(works[number], transaction)
+        outcome = yield from run_function(functions[number], transaction)
         if outcome.error is None:
             rows.update(transaction.rows)
         outcomes = (*outcomes, outcome)

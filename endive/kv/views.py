@@ -1,13 +1,13 @@
-"""Views: what a reader sees, and how it gets a newer one.
+"""Views: what a reader sees, and how it gets a newer one. Checkpoints, which make a view durable.
 
-A view is a manifest and the WAL that follows it, up to the first gap: every group of rows before the gap, and none
-behind it, so a reader never sees half a batch, nor a later write without the earlier ones.
+A view is a manifest and the WAL that follows it, up to the first gap: every entry before the gap, and none behind it,
+so a reader never sees half a batch, nor a later write without the earlier ones.
 
-**What can race.** While a reader stands between reading the manifest and listing the WAL, slots are compacted and
-collected. The listing then begins with a gap, and the old manifest does not have the rows either: a view made of the
-two lacks acknowledged writes, without a sign that anything is missing. So the reader looks for a newer manifest after
-it has read the WAL, and starts over from it if slots have been compacted since. A missing object means the same, and
-is an error only if there is no newer manifest.
+**What can race.** Between a reader's read of the manifest and its listing of the WAL, entries are compacted and
+deleted. The listing then begins with a gap, and the old manifest does not have the rows either: a view made of the two
+lacks acknowledged writes, without a sign that anything is missing. So the reader looks for a newer manifest after it
+has read the WAL, and starts over from it if entries have been compacted since. A missing object means the same, and is
+an error only if there is no newer manifest.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,7 @@ from endive.errors import (
     OutcomeUnknownError,
     StoreNotFoundError,
 )
-from endive.kv.log.opening import Group, replay
-from endive.kv.log.wal import WAL
+from endive.kv.log.wal import WAL, WalEntry, replay
 from endive.kv.manifest import Checkpoint, StoreManifest
 from endive.kv.manifest_format import MANIFESTS
 from endive.protocol.fencing import contiguous, contiguous_end
@@ -32,27 +31,27 @@ ROUNDS_MAX = 100
 
 @dataclass(frozen=True)
 class View:
-    """A manifest and the groups of the WAL that follow it, without a gap."""
+    """A manifest and the WAL entries that follow it, without a gap."""
 
     manifest: Numbered[StoreManifest]
-    groups: tuple[Group, ...]
+    entries: tuple[WalEntry, ...]
     wal_end: int
-    """The last slot of the view."""
+    """The last WAL entry of the view."""
 
 
 def newest_view(known: View | None = None) -> Steps[View]:
-    """Return the newest view; `known`: an earlier one, whose groups need not be read again."""
+    """Return the newest view; `known`: an earlier one, whose entries need not be read again."""
     manifest = yield from _require_newest(is_known=known is not None)
     for _ in range(ROUNDS_MAX):
         after = manifest.value.wal_id_last_compacted
         end, has_vanished = yield from contiguous(WAL, after, manifest.value.max_parallel_writes)
-        groups = yield from _groups(after, end, known)
+        entries = yield from _entries(after, end, known)
         newer = yield from newer_than(manifest)
-        if newer is None and (groups is None or has_vanished):
-            raise MissingObjectError(WAL.path_of(after + 1 if groups is None else end + 1))
-        if groups is not None and not has_vanished and (newer is None or newer.value.wal_id_last_compacted == after):
-            return View(newer or manifest, groups, end)
-        # Slots have been compacted since the manifest was read, so the listing may lack what was collected.
+        if newer is None and (entries is None or has_vanished):
+            raise MissingObjectError(WAL.path_of(after + 1 if entries is None else end + 1))
+        if entries is not None and not has_vanished and (newer is None or newer.value.wal_id_last_compacted == after):
+            return View(newer or manifest, entries, end)
+        # Entries have been compacted since the manifest was read, so the listing may lack entries that were deleted.
         manifest = newer or manifest
     raise AttemptsExhaustedError(MANIFESTS.prefix, ROUNDS_MAX)
 
@@ -69,17 +68,18 @@ def newer_than(manifest: Numbered[StoreManifest]) -> Steps[Numbered[StoreManifes
     return (yield from newest(MANIFESTS, manifest.number))
 
 
-def _groups(after: int, end: int, known: View | None) -> Steps[tuple[Group, ...] | None]:
-    """Return the groups of the slots after `after`, reading only those that are not known."""
-    kept = () if known is None else tuple(group for group in known.groups if after < group.slot <= end)
-    if kept and kept[0].slot != after + 1:
+def _entries(after: int, end: int, known: View | None) -> Steps[tuple[WalEntry, ...] | None]:
+    """Return the entries after `after`, reading only those that are not known."""
+    kept = () if known is None else tuple(entry for entry in known.entries if after < entry.number <= end)
+    if kept and kept[0].number != after + 1:
         kept = ()
-    fresh = yield from replay(kept[-1].slot if kept else after, end)
+    epoch = max((entry.epoch for entry in kept), default=0)
+    fresh = yield from replay(kept[-1].number if kept else after, end, epoch)
     return None if fresh is None else kept + fresh
 
 
 def create_checkpoint(lifetime_s: int, name: str = "") -> Steps[Checkpoint]:
-    """Pin the store's state as it is now; `lifetime_s` 0: until it is removed.
+    """Create a checkpoint of the store's present state; `lifetime_s` 0: it never expires.
 
     The checkpoint names the manifest that is written with it, which says how far the WAL goes.
     """
@@ -92,34 +92,34 @@ def create_checkpoint(lifetime_s: int, name: str = "") -> Steps[Checkpoint]:
             raise StoreNotFoundError(MANIFESTS.prefix)
         for checkpoint in base.value.checkpoints:
             if checkpoint.id == put_id:
-                return checkpoint  # an earlier try, whose outcome was unknown
+                return checkpoint  # an earlier attempt, whose outcome was unknown
         end = yield from contiguous_end(WAL, base.value.wal_id_last_compacted)
-        pin = Checkpoint(put_id, base.number + 1, expire_unix_s, name)
+        created = Checkpoint(put_id, base.number + 1, expire_unix_s, name)
         try:
-            created = yield from propose(MANIFESTS, base, base.value.with_checkpoint(put_id, pin, end))
+            manifest = yield from propose(MANIFESTS, base, base.value.with_checkpoint(put_id, created, end))
         except OutcomeUnknownError:
             continue
-        if created is not None:
-            return pin
+        if manifest is not None:
+            return created
     raise AttemptsExhaustedError(MANIFESTS.prefix, ATTEMPTS_MAX)
 
 
-def prolong_checkpoint(checkpoint_id: str, lifetime_s: int) -> Steps[None]:
-    """Let a checkpoint expire `lifetime_s` from now; 0: never. `CheckpointGoneError` if it was removed."""
+def refresh_checkpoint(checkpoint_id: str, lifetime_s: int) -> Steps[None]:
+    """Let a checkpoint expire `lifetime_s` from now; 0: never. `CheckpointGoneError` if it was deleted."""
     put_id = yield from ask(NewId())
     now_ms = yield from ask(Now())
     expire_unix_s = now_ms // 1000 + lifetime_s if lifetime_s else 0
     yield from update(MANIFESTS, lambda base: base.value.with_checkpoint_expiry(put_id, checkpoint_id, expire_unix_s))
 
 
-def remove_checkpoint(checkpoint_id: str) -> Steps[None]:
-    """Remove a checkpoint; no complaint if it is gone."""
+def delete_checkpoint(checkpoint_id: str) -> Steps[None]:
+    """Delete a checkpoint. Idempotent."""
     put_id = yield from ask(NewId())
     yield from update(MANIFESTS, lambda base: base.value.without_checkpoints(put_id, frozenset((checkpoint_id,))))
 
 
 def view_at(checkpoint_id: str) -> Steps[View]:
-    """Return the view that a checkpoint pins, by id or by name."""
+    """Return the view of a checkpoint, by id or by name."""
     current = yield from newest(MANIFESTS)
     if current is None:
         raise StoreNotFoundError(MANIFESTS.prefix)
@@ -129,7 +129,7 @@ def view_at(checkpoint_id: str) -> Steps[View]:
     if body is None:
         raise CheckpointGoneError(checkpoint_id)
     manifest = Numbered(number, MANIFESTS.decode(path, body))
-    groups = yield from replay(manifest.value.wal_id_last_compacted, manifest.value.wal_id_last_seen)
-    if groups is None:
+    entries = yield from replay(manifest.value.wal_id_last_compacted, manifest.value.wal_id_last_seen)
+    if entries is None:
         raise CheckpointGoneError(checkpoint_id)
-    return View(manifest, groups, manifest.value.wal_id_last_seen)
+    return View(manifest, entries, manifest.value.wal_id_last_seen)

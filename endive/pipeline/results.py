@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from endive.errors import ResultError
 from endive.report import Picture
-from endive.report.words import NONE, label_of, number, title_of
+from endive.report.formatting import NONE, label_of, number, title_of
 from endive.wording import counted
 
 Measure = Literal["runs", "experiments", "curves"]

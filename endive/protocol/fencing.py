@@ -1,116 +1,102 @@
-"""A log of numbered slots with one writer at a time.
+"""A log of numbered entries with one writer at a time.
 
-Every writer has an *epoch*, claimed elsewhere by a conditional write, and writes its epoch into each object. A new
-writer *fences* the older ones: it fills slots with empty objects of its own epoch, in the order of the slots, from the
-first open one on.
+Every writer has an *epoch*, claimed elsewhere by a conditional write, and writes its epoch into each entry. A new
+writer *fences* the older ones: it creates empty entries of its own epoch, in the order of their numbers, from the
+first number without an entry on.
 
-**What can race.** An older writer fills the slot first: the fence goes one further. A newer writer has been there: this
-one is fenced, and stops. An older writer has several writes under way, on slots of a *window* that is as long as its
-number of parallel writes: one fence may land inside the window with an older write behind it, so as many fences in a
-row are needed as there can be parallel writes. If one of them meets an older write, the row starts anew after it.
+**What can race.** An older writer creates the entry first: the fence goes one further. A newer writer has put a fence
+there: this one is fenced, and stops. An older writer has several entries in flight, in a *window* as long as its
+number of parallel writes: one fence may land inside the window with an older entry behind it, so as many fences in a
+run are needed as there can be parallel writes. If one of them meets an older entry, the run starts again behind it.
 
-**What is promised.** Once a writer has its row of fences, no object of an older epoch appears behind the row, provided
+**What is promised.** Once a writer has its run of fences, no entry of an older epoch appears behind the run, provided
 
-* slots were never filled and deleted before: a fence in such a slot fences nobody. The caller looks at the manifest
-  after fencing and starts over if the row is not above what was compacted (`endive.kv.log.opening`);
-* fences are never deleted. A writer that slept through everything would otherwise find its slot free again, fill it,
-  and acknowledge a write that nobody will ever read.
+* the numbers of the run were never used and deleted before: a fence in such a place stops no writer. The caller reads
+  the manifest after fencing and starts over if the run is not above the last compacted entry (`endive.kv.log.opening`);
+* fences are never deleted. A writer that stalled for long would otherwise find its number unused again, create the
+  entry, and acknowledge a write that nobody will ever read.
 
-A writer learns that it was fenced when its own write meets an object of a newer epoch, and not before.
+A writer learns that it was fenced when its own create meets a fence of a newer epoch, and not before.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from endive.errors import AttemptsExhaustedError, FencedError, InvariantError, OutcomeUnknownError
+from endive.errors import AttemptsExhaustedError, FencedError, InvariantError
 from endive.protocol.requests import Get, List, Steps, ask, create
 from endive.protocol.sequenced import number_of, numbered, numbers_in
 
-SLOTS_MAX = 100_000
-"""Occupied slots that a fence walks over. The walk begins at the end of a listing, so they are few."""
+ENTRIES_MAX = 100_000
+"""Existing entries that a fence walks over. The walk begins at the end of a listing, so they are few."""
 ROLE = "writer"
 
 
 @dataclass(frozen=True)
-class SlotLog:
-    """Where the slots are, and how to read an epoch."""
+class NumberedLog:
+    """Where the entries of a log are, and how to read an entry's epoch."""
 
     prefix: str
     suffix: str
     epoch_of: Callable[[str, bytes], int]
 
-    def path_of(self, slot: int) -> str:
-        """Return the path of a slot."""
-        return numbered(self.prefix, slot, self.suffix)
+    def path_of(self, number: int) -> str:
+        """Return the path of an entry."""
+        return numbered(self.prefix, number, self.suffix)
 
-    def slot_of(self, path: str) -> int | None:
-        """Return the slot at `path`; None if the path is not one of this log."""
+    def number_of(self, path: str) -> int | None:
+        """Return the number of the entry at `path`; None if the path is not one of this log."""
         return number_of(path, self.prefix, self.suffix)
 
 
-def contiguous_end(log: SlotLog, after: int) -> Steps[int]:
-    """Return the last slot of those that follow `after` without a gap; `after` itself if the next one is open."""
+def contiguous_end(log: NumberedLog, after: int) -> Steps[int]:
+    """Return the last entry of those that follow `after` without a gap; `after` itself if the next does not exist."""
     end, _ = yield from contiguous(log, after, 0)
     return end
 
 
-def contiguous(log: SlotLog, after: int, window: int) -> Steps[tuple[int, bool]]:
-    """Return the same, and whether the slot behind it must have been filled, and has vanished.
+def contiguous(log: NumberedLog, after: int, window: int) -> Steps[tuple[int, bool]]:
+    """Return the same, and whether the entry behind it must have existed, and has vanished.
 
-    With up to `window` writes under way, a slot is filled only if the one `window` before it is. One further behind a
-    gap is proof that the gap was filled: it was collected, and the manifest that said so is not the newest one, or it
-    was lost.
+    With up to `window` writes in flight, an entry is created only if the one `window` before it exists. One further
+    behind a gap is proof that the missing entry existed: it was deleted, and the manifest that recorded its compaction
+    is not the newest one, or it was lost.
     """
     listing = yield from ask(List(log.prefix, log.path_of(after)))
-    slots = numbers_in(listing, log.prefix, log.suffix)
+    numbers = numbers_in(listing, log.prefix, log.suffix)
     end = after
-    for slot in slots:
-        if slot != end + 1:
+    for number in numbers:
+        if number != end + 1:
             break
-        end = slot
-    return end, bool(slots) and slots[-1] > end + window
+        end = number
+    return end, bool(numbers) and numbers[-1] > end + window
 
 
-def append(log: SlotLog, slot: int, body: bytes, epoch: int) -> Steps[None]:
-    """Fill `slot` with the open writer's `body`. `FencedError`: a newer writer has been there; halt."""
-    is_ours = yield from create(log.path_of(slot), body)
-    if is_ours:
-        return
-    found = yield from ask(Get(log.path_of(slot)))
-    if found is None:
-        raise OutcomeUnknownError(log.path_of(slot))
-    found_epoch = log.epoch_of(log.path_of(slot), found)
-    if found_epoch > epoch:
-        raise FencedError(ROLE, epoch, found_epoch)
-    raise InvariantError("slots behind a writer's fences are its own", f"{log.path_of(slot)} has epoch {found_epoch}")
+def fence(log: NumberedLog, start: int, epoch: int, count: int, body: bytes) -> Steps[int | None]:
+    """Create `count` fences in a run, from `start` or later; return the number of the first.
 
-
-def fence(log: SlotLog, start: int, epoch: int, count: int, body: bytes) -> Steps[int | None]:
-    """Fill `count` slots in a row with fences, from `start` or later; return the first of the row.
-
-    None: an object vanished on the way, so slots from here have been collected; read the manifest and start over.
-    `FencedError`: a newer writer was met. `InvariantError`: another writer has this very epoch.
+    None: an object vanished on the way, so entries from here on have been deleted; read the manifest and start over.
+    `FencedError`: a newer writer's entry was met. `InvariantError`: another writer has this very epoch.
     """
-    first = slot = start
-    for _ in range(SLOTS_MAX):
-        if slot == first + count:
+    first = number = start
+    for _ in range(ENTRIES_MAX):
+        if number == first + count:
             return first
-        is_ours = yield from create(log.path_of(slot), body)
-        slot += 1
+        is_ours = yield from create(log.path_of(number), body)
+        number += 1
         if is_ours:
             continue
-        found = yield from ask(Get(log.path_of(slot - 1)))
+        found = yield from ask(Get(log.path_of(number - 1)))
         if found is None:
             return None
-        if found != body:  # our own fence, from before a fresh start, counts
-            _require_older(log, slot - 1, found, epoch)
-            first = slot
-    raise AttemptsExhaustedError(log.prefix, SLOTS_MAX)
+        if found != body:  # our own fence, from before starting over, counts
+            _require_older(log, number - 1, found, epoch)
+            first = number
+    raise AttemptsExhaustedError(log.prefix, ENTRIES_MAX)
 
 
-def _require_older(log: SlotLog, slot: int, found: bytes, epoch: int) -> None:
-    found_epoch = log.epoch_of(log.path_of(slot), found)
+def _require_older(log: NumberedLog, number: int, found: bytes, epoch: int) -> None:
+    found_epoch = log.epoch_of(log.path_of(number), found)
     if found_epoch > epoch:
         raise FencedError(ROLE, epoch, found_epoch)
     if found_epoch == epoch:
-        raise InvariantError("epochs are claimed once", f"{log.path_of(slot)} has epoch {epoch}, but is not ours")
+        raise InvariantError("epochs are claimed once", f"{log.path_of(number)} has epoch {epoch}, but is not ours")

@@ -1,14 +1,14 @@
 """The report of a sweep: one HTML page that works offline, and the same charts as PNG or SVG.
 
-Three steps, each of which knows nothing of the next: `load` reads the measures, `families` brings each family into the
-form that charts need, `charts` draws. `page` and `static` put the charts where people look at them.
+Three steps, each independent of the next: `reading` reads the measures, `groups` prepares each experiment group for its
+charts, `charts` draws. `page` puts the charts into the page, `static` into picture files.
 """
 
 from enum import StrEnum
 
 
 class Picture(StrEnum):
-    """What a chart can be written as, besides its place in the page."""
+    """Formats of chart files."""
 
     SVG = "svg"
     PNG = "png"

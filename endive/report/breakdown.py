@@ -1,4 +1,4 @@
-"""Charts of one series at a time: where its time goes, and latency by operation type."""
+"""Charts of one series at a time: where its time goes, and commit latency by operation type."""
 
 import json
 
@@ -6,7 +6,7 @@ import altair as alt
 
 from endive.report.controls import choices, legend, quantile, zoom
 from endive.report.drawing import Drawing, layered
-from endive.report.families import Family
+from endive.report.groups import ReportGroup
 from endive.report.marks import (
     BAND_OPACITY,
     HEIGHT,
@@ -21,20 +21,20 @@ from endive.report.marks import (
     upwards,
     with_tools,
 )
-from endive.report.measures import PURPOSES, QUANTILES
+from endive.report.metrics import PURPOSES, QUANTILES
 from endive.report.theme import SERIES, SHAPES
 
 
-def draw_times(family: Family) -> Drawing | None:
-    """Draw what a finished transaction waits for, stacked, against load."""
-    if not family.points[list(PURPOSES)].notna().any(axis=None):
+def draw_times(group: ReportGroup) -> Drawing | None:
+    """Draw the time of a finished transaction by activity, stacked, against offered load."""
+    if not group.points[list(PURPOSES)].notna().any(axis=None):
         return None
-    chosen = choices(family, {})
+    chosen = choices(group, {})
     toggle = _toggle("purpose")
     rows = _waits(alt.Chart(alt.NamedData("points")).transform_filter(chosen.condition)).transform_filter(toggle)
     title = "Mean time per finished transaction (ms)"
-    bars = rows.mark_bar(tooltip=_times_tooltip(family), width=alt.RelativeBandSize(0.72)).encode(
-        x=ordinal(family.axis),
+    bars = rows.mark_bar(tooltip=_times_tooltip(group), width=alt.RelativeBandSize(0.72)).encode(
+        x=ordinal(group.axis),
         y=alt.Y("sum(ms):Q", title=title, stack="zero", axis=number_axis(log=False)),
         color=_colour("purpose", tuple(PURPOSES.values())),
         order=alt.Order("rank:Q"),
@@ -42,9 +42,9 @@ def draw_times(family: Family) -> Drawing | None:
     return Drawing(
         name="times",
         title="Where the time goes",
-        caption="Besides its own work, a transaction reads the catalog, prepares each attempt, repairs after "
+        caption="Besides its own runtime, a transaction reads the catalog, prepares each attempt, resolves "
         "conflicts, commits, and backs off.",
-        description=f"Mean milliseconds of a finished transaction by purpose, stacked, against {family.axis.words}.",
+        description=f"Mean milliseconds of a finished transaction by activity, stacked, against {group.axis.words}.",
         measures=("time", "overhead", "load", "interval"),
         chart=bars.add_params(toggle, *chosen.parameters).properties(width="container", height=HEIGHT),
         chosen=chosen.chosen,
@@ -64,35 +64,35 @@ def _waits(rows: alt.Chart) -> alt.Chart:
     )
 
 
-def _times_tooltip(family: Family) -> alt.ExprRef:
+def _times_tooltip(group: ReportGroup) -> alt.ExprRef:
     interval = "(isValid(datum.ci) ? ' ± ' + format(datum.ci, ',.2~r') : '')"
     return tooltip(
-        family,
+        group,
         {
-            family.axis.title: load_expr(family),
-            "Waiting for": "datum.purpose",
+            group.axis.title: load_expr(group),
+            "Activity": "datum.purpose",
             "Mean": f"format(datum.ms, ',.4~r') + {interval} + ' ms'",
             "Overhead": "(isValid(datum.overhead) ? format(100 * datum.overhead, '.2f') + ' %' : '')",
         },
     )
 
 
-def draw_kinds(family: Family) -> Drawing | None:
-    """Draw commit latency by operation type against load."""
-    if len(family.kinds) < 2:
+def draw_kinds(group: ReportGroup) -> Drawing | None:
+    """Draw commit latency by operation type against offered load."""
+    if len(group.kinds) < 2:
         return None
-    chosen = choices(family, {})
+    chosen = choices(group, {})
     toggle = _toggle("kind")
     rows = alt.Chart(alt.NamedData("points")).transform_filter(chosen.condition)
-    rows = _by_kind(rows, family.kinds).transform_filter("datum.ms > 0").transform_filter(toggle)
-    tools = [toggle, zoom()] if family.axis.is_load else [toggle]
-    names = tuple(map(_spoken, family.kinds))
-    chart = layered(with_tools(_kind_layers(family, rows, names), *tools)).add_params(quantile(), *chosen.parameters)
+    rows = _by_kind(rows, group.kinds).transform_filter("datum.ms > 0").transform_filter(toggle)
+    tools = [toggle, zoom()] if group.axis.is_load else [toggle]
+    names = tuple(map(_spoken, group.kinds))
+    chart = layered(with_tools(_kind_layers(group, rows, names), *tools)).add_params(quantile(), *chosen.parameters)
     return Drawing(
         name="kinds",
         title="Commit latency by operation type",
-        caption="Of the transactions of each type that committed.",
-        description=f"Commit latency in milliseconds against {family.axis.words}, one curve for each of: "
+        caption="Committed transactions of each type.",
+        description=f"Commit latency in milliseconds against {group.axis.words}, one curve for each of: "
         f"{', '.join(names)}.",
         measures=("latency", "load", "interval"),
         chart=chart.properties(width="container", height=HEIGHT),
@@ -113,18 +113,18 @@ def _by_kind(rows: alt.Chart, kinds: tuple[str, ...]) -> alt.Chart:
     )
 
 
-def _kind_layers(family: Family, rows: alt.Chart, names: tuple[str, ...]) -> list[alt.Chart]:
-    columns = [f"{kind}_{name}_ms" for kind in family.kinds for name in QUANTILES]
-    x, y, colour = along(family), upwards("ms", "Commit latency (ms)", family.is_wide(*columns)), _colour("kind", names)
-    figures = {family.axis.title: load_expr(family), "Operation": "datum.kind", "Latency": latency_expr("datum.type")}
-    points = rows.mark_point(filled=True, size=POINT_SIZE, opacity=1, tooltip=tooltip(family, figures))
+def _kind_layers(group: ReportGroup, rows: alt.Chart, names: tuple[str, ...]) -> list[alt.Chart]:
+    columns = [f"{kind}_{name}_ms" for kind in group.kinds for name in QUANTILES]
+    x, y, colour = along(group), upwards("ms", "Commit latency (ms)", group.is_wide(*columns)), _colour("kind", names)
+    metrics = {group.axis.title: load_expr(group), "Operation": "datum.kind", "Latency": latency_expr("datum.type")}
+    points = rows.mark_point(filled=True, size=POINT_SIZE, opacity=1, tooltip=tooltip(group, metrics))
     shapes = alt.Shape("kind:N", scale=alt.Scale(domain=list(names), range=list(SHAPES)))
     ends = rows.transform_filter("isValid(datum.ci)").transform_calculate(
         low="max(datum.ms / 2, datum.ms - datum.ci)", high="datum.ms + datum.ci"
     )
     band = ends.mark_area(opacity=BAND_OPACITY, clip=True)
     return [
-        *([band.encode(x=x, y=at(y, "low"), y2="high:Q", color=colour)] if family.has_intervals else []),
+        *([band.encode(x=x, y=at(y, "low"), y2="high:Q", color=colour)] if group.has_intervals else []),
         rows.mark_line(clip=True).encode(x=x, y=y, color=colour),
         points.encode(x=x, y=y, color=colour, shape=shapes),
     ]

@@ -1,30 +1,30 @@
-"""The charts of a family, each a pure function of it: Vega-Lite by way of Altair.
+"""The charts of an experiment group, each a pure function of it, as Vega-Lite made by Altair.
 
-Data are named, not embedded: `points` has one row for each experiment, `series` one for each series. The page and the
-pictures bring them along once for all charts of a family.
+Data are named, not embedded: `points` has one row for each experiment, `series` one for each series. The page
+and the pictures contain them once for all charts of a group.
 """
 
 from collections.abc import Callable
 
 from endive.report.breakdown import draw_kinds, draw_times
 from endive.report.drawing import Drawing
-from endive.report.families import Family
-from endive.report.grids import draw_heat, draw_usable
+from endive.report.grids import draw_heat, draw_sustainable
+from endive.report.groups import ReportGroup
 from endive.report.lines import draw_committed, draw_latency, draw_success
 
-DRAWINGS: tuple[Callable[[Family], Drawing | None], ...] = (
+DRAWINGS: tuple[Callable[[ReportGroup], Drawing | None], ...] = (
     draw_latency,
     draw_success,
     draw_committed,
     draw_heat,
-    draw_usable,
+    draw_sustainable,
     draw_times,
     draw_kinds,
 )
 
 
-def draw(family: Family) -> tuple[Drawing, ...]:
-    """Return the charts that make sense for this family, in the order in which they are read."""
-    if not family.has_figures:
+def draw(group: ReportGroup) -> tuple[Drawing, ...]:
+    """Return the charts of this group, in the order of the page."""
+    if not group.has_metrics:
         return ()
-    return tuple(drawing for function in DRAWINGS if (drawing := function(family)) is not None)
+    return tuple(drawing for function in DRAWINGS if (drawing := function(group)) is not None)

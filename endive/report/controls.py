@@ -1,6 +1,6 @@
-"""What the reader of a chart can choose: parameters of Vega, their controls, and the filters that follow them.
+"""The controls of a chart: Vega parameters, their inputs, and the filters that use them.
 
-The same name means the same choice in every chart of a family; the page keeps them in step.
+The same name means the same choice in every chart of a group; the page synchronises them.
 """
 
 import json
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import altair as alt
 
-from endive.report.families import Family, Parameter
-from endive.report.measures import QUANTILES
+from endive.report.groups import Parameter, ReportGroup
+from endive.report.metrics import QUANTILES
 from endive.report.theme import SERIES, SHAPES
 
 AXIS_PX = 80
@@ -38,7 +38,7 @@ class Choices:
     condition: str
     """A Vega expression."""
     chosen: tuple[str, ...]
-    """What is chosen at first, in words, for pictures without controls."""
+    """The initial selection in words, for pictures without controls."""
 
 
 def select_name(parameter: Parameter) -> str:
@@ -46,11 +46,11 @@ def select_name(parameter: Parameter) -> str:
     return f"only_{parameter.field}"
 
 
-def choices(family: Family, spread: Mapping[str, Sequence[Parameter]]) -> Choices:
-    """Let the reader choose which parameters are spread out, and one value of each of the others.
+def choices(group: ReportGroup, spread: Mapping[str, Sequence[Parameter]]) -> Choices:
+    """Let the reader choose the parameter of each channel, and one value of each other parameter.
 
-    `spread` names channels, such as `colour_by`, with the parameters that they can take, the first one at first. A
-    parameter that some channel has taken is not filtered by value.
+    `spread` maps channels, such as `colour_by`, to the parameters that they can show, the initial one first. A
+    parameter that a channel shows is not filtered by value.
     """
     parameters = [
         choice(name, _TITLES[name], {parameter.field: parameter.title for parameter in options})
@@ -61,7 +61,7 @@ def choices(family: Family, spread: Mapping[str, Sequence[Parameter]]) -> Choice
     conditions = []
     chosen = [f"{_TITLES[name]}: {options[0].title}" for name, options in taken.items() if len(options) > 1]
     first_fields = {options[0].field for options in taken.values()}
-    for parameter in family.parameters:
+    for parameter in group.parameters:
         ways = [f"{name} === '{parameter.field}'" for name, options in taken.items() if parameter in options]
         if len(ways) == 1 and len(taken[ways[0].partition(" ")[0]]) == 1:
             continue  # always spread out
@@ -81,13 +81,13 @@ def domains(parameters: Sequence[Parameter]) -> alt.Parameter:
 
 
 def quantile() -> alt.Parameter:
-    """Return the choice of a quantile; p99 at first."""
+    """Return the choice of a quantile, initially p99."""
     bind = alt.binding_select(options=list(QUANTILES), labels=list(QUANTILES.values()), name="Latency")
     return alt.param(name="quantile", value="p99", bind=bind)
 
 
 def zoom() -> alt.Parameter:
-    """Return dragging and zooming; the wheel alone belongs to the page. A double click shows everything again."""
+    """Return panning and zooming; the wheel alone scrolls the page. A double click resets the view."""
     return alt.selection_interval(name="view", bind="scales", zoom="wheel![event.ctrlKey || event.metaKey]")
 
 
@@ -116,7 +116,7 @@ def legend(longest: str) -> alt.Legend:
 
 
 def shape() -> alt.Shape:
-    """Return the encoding that tells series apart without colour."""
+    """Return the encoding that distinguishes series without colour."""
     return alt.Shape("colour:N", scale=alt.Scale(domain=alt.ExprRef("domains[colour_by]"), range=list(SHAPES)))
 
 

@@ -1,4 +1,4 @@
-"""A chart with the words that go with it."""
+"""A chart with its title, caption and description."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ import altair as alt
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart, its title and caption, and which measures it needs defined."""
+    """A chart, its title and caption, and the metrics that its definitions explain."""
 
     name: str
     """Part of file names: `latency`, `success`, …"""
     title: str
     caption: str
     description: str
-    """What the chart shows, for those who cannot see it."""
+    """Alternative text for screen readers."""
     measures: tuple[str, ...]
     """Keys of `DEFINITIONS`."""
     chart: alt.Chart | alt.LayerChart
     chosen: tuple[str, ...]
-    """What is chosen at first, in words."""
+    """The initial selection, in words."""
 
     @property
     def height(self) -> int:
-        """Height of the plot in pixels, so that the page can keep the place."""
+        """Height of the plot in pixels, which the page reserves."""
         return int(self.chart.height)
 
 

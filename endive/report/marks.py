@@ -1,4 +1,4 @@
-"""The pieces that charts are made of: scales, bands, tooltips."""
+"""Building blocks of charts: scales, bands, tooltips."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,9 @@ import altair as alt
 
 from endive.report.controls import Choices, colour, domains, quoted, shape, shown, zoom
 from endive.report.drawing import layered
-from endive.report.families import Axis, Family
+from endive.report.formatting import NONE
+from endive.report.groups import Axis, ReportGroup
 from endive.report.theme import SERIES
-from endive.report.words import NONE
 
 HEIGHT = 320
 BAND_OPACITY = 0.18
@@ -26,7 +26,7 @@ LOG_AXIS = alt.Axis(
 
 
 def number_expr(field: str, digits: int = 4, scale: float = 1.0, unit: str = "") -> str:
-    """Return the Vega expression of a figure with its interval, if there is one; a dash where there is no figure."""
+    """Return the Vega expression of a metric with its interval, if there is one; a dash if the metric is missing."""
     mean, interval = f"datum['{field}']", f"datum['{field}_ci']"
     return _with_interval(mean, interval, f",.{digits}~r", ",.2~r", scale, unit)
 
@@ -49,15 +49,15 @@ def _with_interval(mean: str, interval: str, form: str, interval_form: str, scal
     )
 
 
-def tooltip(family: Family, figures: Mapping[str, str]) -> alt.ExprRef:
-    """Return what hovering shows: the series' parameters, then figures, each an expression."""
-    rows = {parameter.title: f"datum.{parameter.field}" for parameter in family.parameters} | dict(figures)
+def tooltip(group: ReportGroup, metrics: Mapping[str, str]) -> alt.ExprRef:
+    """Return a tooltip: the series' parameters, then metrics, each a Vega expression."""
+    rows = {parameter.title: f"datum.{parameter.field}" for parameter in group.parameters} | dict(metrics)
     return alt.ExprRef("{" + ", ".join(f"{quoted(title)}: {value}" for title, value in rows.items()) + "}")
 
 
-def load_expr(family: Family) -> str:
-    """Return the Vega expression of where a point stands on the axis."""
-    return "format(datum.load, ',.4~r')" if family.axis.is_load else f"datum['{family.axis.field}']"
+def load_expr(group: ReportGroup) -> str:
+    """Return the Vega expression of a point's place on the axis."""
+    return "format(datum.load, ',.4~r')" if group.axis.is_load else f"datum['{group.axis.field}']"
 
 
 def across(field: str, title: str, log: bool) -> alt.X:
@@ -83,46 +83,46 @@ def at(y: alt.Y, field: str) -> alt.Y:
     return alt.Y(**(encoding | {"field": field}))
 
 
-def along(family: Family) -> alt.X:
-    """Return the encoding of the family's axis. The loads of the sweep are its marks, unless they are many."""
-    axis = family.axis
+def along(group: ReportGroup) -> alt.X:
+    """Return the encoding of the group's axis. Its ticks are the loads of the sweep, unless they are many."""
+    axis = group.axis
     if axis.is_load:
         encoding = across("load", axis.title, axis.log)
-        exact = alt.Axis(values=family.loads, labelExpr="format(datum.value, ',.3~r')")
-        return encoding.axis(exact) if len(family.loads) <= LOADS_MARKED_MAX else encoding
+        exact = alt.Axis(values=group.loads, labelExpr="format(datum.value, ',.3~r')")
+        return encoding.axis(exact) if len(group.loads) <= LOADS_MARKED_MAX else encoding
     return alt.X(axis.field, type="ordinal", title=axis.title, sort=list(axis.labels), axis=alt.Axis(labelAngle=0))
 
 
 def ordinal(axis: Axis) -> alt.X:
-    """Return the family's axis with one place for each value, the load included."""
+    """Return the group's axis with one place for each value, the load included."""
     if axis.is_load:
         labels = alt.Axis(labelAngle=0, labelExpr="format(datum.value, ',.3~r')")
         return alt.X("load:O", title=axis.title, sort="ascending", axis=labels)
     return alt.X(axis.field, type="ordinal", title=axis.title, sort=list(axis.labels), axis=alt.Axis(labelAngle=0))
 
 
-def base(family: Family, choices: Choices, data: str = "points") -> alt.Chart:
-    """Return the rows that the reader has chosen, each with its `colour`, less those that the legend switches off."""
+def base(group: ReportGroup, choices: Choices, data: str = "points") -> alt.Chart:
+    """Return the selected rows, each with its `colour`, without those switched off in the legend."""
     chart = alt.Chart(alt.NamedData(data)).transform_filter(choices.condition)
-    if not family.parameters:
+    if not group.parameters:
         return chart
     return chart.transform_calculate(colour="datum[colour_by]").transform_filter(shown())
 
 
-def by_colour(family: Family, layer: alt.Chart, shapes: bool = False) -> alt.Chart:
+def by_colour(group: ReportGroup, layer: alt.Chart, shapes: bool = False) -> alt.Chart:
     """Encode the series by colour; and by shape, where there are points."""
-    if not family.parameters:
+    if not group.parameters:
         return layer.encode(color=alt.value(SERIES[0]))
-    encoded = layer.encode(color=colour(family.parameters))
+    encoded = layer.encode(color=colour(group.parameters))
     return encoded.encode(shape=shape()) if shapes else encoded
 
 
 def interactive(
-    family: Family, layers: list[alt.Chart], choices: Choices, *parameters: alt.Parameter, zooms: bool = True
+    group: ReportGroup, layers: list[alt.Chart], choices: Choices, *parameters: alt.Parameter, zooms: bool = True
 ) -> alt.LayerChart:
-    """Put layers together with their controls, zoom and legend."""
-    extra = [domains(family.parameters)] if family.parameters else []
-    tools = [*([zoom()] if zooms else []), *([shown()] if family.parameters else [])]
+    """Combine layers with their controls, zoom and legend."""
+    extra = [domains(group.parameters)] if group.parameters else []
+    tools = [*([zoom()] if zooms else []), *([shown()] if group.parameters else [])]
     return (
         layered(with_tools(layers, *tools))
         .add_params(*parameters, *choices.parameters, *extra)

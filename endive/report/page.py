@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, so that it works without a network."""
+"""The report page: one self-contained HTML file that works without a network."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,37 +13,48 @@ from endive.files import make_directory, write_durably
 from endive.report import Picture
 from endive.report.charts import draw
 from endive.report.drawing import Drawing
-from endive.report.families import Family, families_of
+from endive.report.formatting import (
+    NONE,
+    capital,
+    is_missing,
+    label_of,
+    moment,
+    number,
+    plural,
+    share,
+    title_of,
+    with_interval,
+)
+from endive.report.groups import ReportGroup, groups_of
 from endive.report.headline import Headline, headline_of
-from endive.report.load import Results, load
-from endive.report.measures import DEFINITIONS, Definition
+from endive.report.metrics import DEFINITIONS, Definition
+from endive.report.reading import Results, read_results
 from endive.report.specs import DATA, columns_of, script_json, spec_of
 from endive.report.static import VEGA_LITE, file_name, write_pictures
 from endive.report.theme import CONFIG, DARK, LIGHT, css_variables
-from endive.report.words import NONE, capital, is_missing, moment, number, plural, share, title_of, with_interval
 
 FAILED_MAX = 200
-"""So many failed runs are listed; more say the same again."""
+"""At most this many failed runs are listed."""
 FILTER_FROM = 12
 """A table with more rows than this can be filtered."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One family in the page."""
+    """One experiment group in the page."""
 
     id: str
-    family: Family
+    group: ReportGroup
     drawings: tuple[Drawing, ...]
     headline: Headline
     facts: tuple[tuple[str, str], ...]
-    """Conditions under which the figures hold, all of them."""
+    """All conditions under which the metrics hold."""
     remarks: tuple[str, ...]
-    """What a reader should know before trusting the charts."""
+    """Limitations of the results."""
 
     @property
     def brief(self) -> list[tuple[str, str]]:
-        """The most important facts, where they are short."""
+        """The most important facts, in short."""
         return [(name, value) for name, value in self.facts if name not in {"Version", "Computed", "Sweep file"}]
 
     def chart_id(self, drawing: Drawing) -> str:
@@ -56,7 +67,7 @@ def write_report(directory: Path, out: Path | None = None, pictures: Sequence[Pi
 
     The page is `report.html` in that directory unless `out` says otherwise; pictures go to `charts/` beside it.
     """
-    results = load(directory)
+    results = read_results(directory)
     page = out or directory / "report.html"
     make_directory(page.parent)
     sections = _sections(results)
@@ -64,7 +75,7 @@ def write_report(directory: Path, out: Path | None = None, pictures: Sequence[Pi
     write_durably(page, lambda part: part.write_text(text, encoding="utf-8"))
     for section in sections if pictures else ():
         for drawing in section.drawings:
-            write_pictures(page.parent / "charts", section.family, drawing, pictures)
+            write_pictures(page.parent / "charts", section.group, drawing, pictures)
     return page
 
 
@@ -74,14 +85,15 @@ def render(results: Results, sections: tuple[Section, ...]) -> str:
     return _environment().get_template("page.html.jinja").render(
         about=results.about,
         sections=sections,
-        rows=[_row(section, row) for section in sections for row in _series_of(section.family)],
+        rows=[_row(section, row) for section in sections for row in _series_of(section.group)],
         filter_from=FILTER_FROM,
         failed=failed.head(FAILED_MAX).to_dict("records"),
         failed_more=max(0, len(failed) - FAILED_MAX),
         runs=len(results.runs),
         failed_count=len(failed),
-        total_experiments=sum(len(section.family.points) for section in sections),
+        total_experiments=sum(len(section.group.points) for section in sections),
         load_unit=_load_unit(sections),
+        targets=_targets(sections),
         definitions=_definitions,
         light=css_variables(LIGHT),
         dark=css_variables(DARK),
@@ -91,48 +103,52 @@ def render(results: Results, sections: tuple[Section, ...]) -> str:
 
 
 def _sections(results: Results) -> tuple[Section, ...]:
-    return tuple(_section(results, family, place) for place, family in enumerate(families_of(results)))
+    return tuple(_section(results, group, place) for place, group in enumerate(groups_of(results)))
 
 
-def _section(results: Results, family: Family, place: int) -> Section:
+def _section(results: Results, group: ReportGroup, place: int) -> Section:
     return Section(
-        id=f"f{place}-{file_name(family.about.name)}",
-        family=family,
-        drawings=draw(family),
-        headline=headline_of(family),
-        facts=_facts(results, family),
-        remarks=tuple(_remarks(family)),
+        id=f"f{place}-{file_name(group.about.name)}",
+        group=group,
+        drawings=draw(group),
+        headline=headline_of(group),
+        facts=_facts(results, group),
+        remarks=tuple(_remarks(group)),
     )
 
 
 def _load_unit(sections: tuple[Section, ...]) -> str:
-    units = {section.family.about.load_unit for section in sections if section.family.axis.is_load}
+    units = {section.group.about.load_unit for section in sections if section.group.axis.is_load}
     return units.pop() if len(units) == 1 else ""
 
 
-def _remarks(family: Family) -> Iterator[str]:
-    if not family.has_figures:
-        yield "No run of this family finished, so there are no charts."
-    elif not family.has_intervals:
-        yield "There is one seed, so the figures have no confidence intervals."
-    if family.drifting:
+def _targets(sections: tuple[Section, ...]) -> str:
+    return " or ".join(f"{100 * target:g} %" for target in dict.fromkeys(one.group.success_target for one in sections))
+
+
+def _remarks(group: ReportGroup) -> Iterator[str]:
+    if not group.has_metrics:
+        yield "No run of this experiment group finished, so there are no charts."
+    elif not group.has_intervals:
+        yield "There is one seed, so the metrics have no confidence intervals."
+    if group.drifting:
         yield (
-            f"In {plural(family.drifting, 'experiment')} of {len(family.points):,} the window is not stationary:"
-            " figures there change with the length of the run. Beyond saturation that is to be expected."
+            f"In {plural(group.drifting, 'experiment')} of {len(group.points):,} the window is not stationary:"
+            " metrics there depend on the length of the run. Beyond saturation this is expected."
         )
 
 
-def _facts(results: Results, family: Family) -> tuple[tuple[str, str], ...]:
-    """Return the conditions under which a family's figures hold."""
-    context = [(title_of(key), ", ".join(labels)) for key, labels in family.context.items() if labels]
-    seeds = ", ".join(map(str, family.about.seeds or results.about.seeds))
+def _facts(results: Results, group: ReportGroup) -> tuple[tuple[str, str], ...]:
+    """Return the conditions under which a group's metrics hold."""
+    context = [(title_of(key), ", ".join(labels)) for key, labels in group.context.items() if labels]
+    seeds = ", ".join(map(str, group.about.seeds or results.about.seeds))
     return (
-        ("Experiments", f"{len(family.points):,}"),
+        ("Experiments", f"{len(group.points):,}"),
         ("Seeds", seeds),
         *context,
         ("Version", results.about.version),
         ("Computed", moment(results.about.created)),
-        ("Sweep file", family.about.source),
+        ("Sweep file", group.about.source),
     )
 
 
@@ -140,25 +156,25 @@ def _definitions(drawing: Drawing) -> list[Definition]:
     return [DEFINITIONS[name] for name in drawing.measures]
 
 
-def _series_of(family: Family) -> list[dict[Any, Any]]:
-    """Return the rows of a family in the table of series; where no load varies there is nothing to say."""
-    return family.series.to_dict("records") if family.axis.is_load else []
+def _series_of(group: ReportGroup) -> list[dict[Any, Any]]:
+    """Return the rows of a group in the table of series; none if the offered load does not vary."""
+    return group.series.to_dict("records") if group.axis.is_load else []
 
 
 def _row(section: Section, row: dict[Any, Any]) -> dict[str, Any]:
     """Return one row of the table: for each column the text, and what it is sorted by."""
     least = "≥ " if _is(row["usable_load"]) and not _is(row["fails_from_load"]) else ""
-    figure = with_interval(row["usable_committed_per_s"], row["usable_committed_per_s_ci"])
-    has_figures = _is(row["peak_committed_per_s"])
-    usable = f"{least}{figure}" if _is(row["usable_load"]) else "none" if has_figures else NONE
-    saturates = number(row["saturation_load"]) if _is(row["saturation_load"]) or not has_figures else "never"
+    throughput = with_interval(row["usable_committed_per_s"], row["usable_committed_per_s_ci"])
+    has_metrics = _is(row["peak_committed_per_s"])
+    sustainable = f"{least}{throughput}" if _is(row["usable_load"]) else "none" if has_metrics else NONE
+    saturates = label_of(row["saturation_load"]) if _is(row["saturation_load"]) or not has_metrics else "never"
     return {
         "section": section.id,
-        "family": section.family.title,
+        "group": section.group.title,
         "series": row["series"],
         "cells": [
-            (usable, row["usable_committed_per_s"]),
-            (number(row["usable_load"]), row["usable_load"]),
+            (sustainable, row["usable_committed_per_s"]),
+            (label_of(row["usable_load"]), row["usable_load"]),
             (number(row["usable_p99_ms"]), row["usable_p99_ms"]),
             (share(row["usable_overhead"]), row["usable_overhead"]),
             (saturates, row["saturation_load"]),
@@ -172,16 +188,16 @@ def _is(value: object) -> bool:
 
 
 def _document(sections: tuple[Section, ...]) -> dict[str, Any]:
-    """Return the data and charts of the page: each family's data once, by columns."""
+    """Return the data and charts of the page: each group's data once, by columns."""
     return {
         "config": CONFIG,
-        "families": {
-            section.id: {name: columns_of(getattr(section.family, name)) for name in DATA}
+        "groups": {
+            section.id: {name: columns_of(getattr(section.group, name)) for name in DATA}
             for section in sections
             if section.drawings
         },
         "charts": {
-            section.chart_id(drawing): {"family": section.id, "spec": spec_of(drawing)}
+            section.chart_id(drawing): {"group": section.id, "spec": spec_of(drawing)}
             for section in sections
             for drawing in section.drawings
         },

@@ -1,4 +1,4 @@
-"""Charts as Vega-Lite documents, and their data as JSON: what the page embeds and what pictures are made from."""
+"""Charts as Vega-Lite documents, and their data as JSON, for the page and for pictures."""
 
 import json
 import math
@@ -8,38 +8,38 @@ from typing import Any
 import pandas as pd
 
 from endive.report.drawing import Drawing
-from endive.report.families import Family
+from endive.report.groups import ReportGroup
 from endive.report.theme import CONFIG, resolved
 
 DATA = ("points", "series")
-"""Names of a family's data, in charts and in the page."""
+"""Names of a group's data, in charts and in the page."""
 PICTURE_WIDTH = 720
 
 
 def spec_of(drawing: Drawing) -> dict[str, Any]:
-    """Return a chart for the page: without data and configuration, which the page has once for all."""
+    """Return a chart for the page: without data and configuration, which the page shares between charts."""
     spec: dict[str, Any] = drawing.chart.to_dict()
     spec.pop("config", None)
     spec.pop("$schema", None)
     return spec | {"description": drawing.description}
 
 
-def picture_of(family: Family, drawing: Drawing) -> str:
-    """Return a chart as a document of its own, in the light theme: its title says what the controls would."""
-    subtitle = [family.title, *drawing.chosen]
+def picture_of(group: ReportGroup, drawing: Drawing) -> str:
+    """Return a chart as a document of its own, in the light theme; its subtitle states the selection."""
+    subtitle = [group.title, *drawing.chosen]
     whole = spec_of(drawing) | {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "title": {"text": drawing.title, "subtitle": " · ".join(subtitle)},
         "width": PICTURE_WIDTH,
         "padding": 16,
-        "datasets": {name: rows_of(getattr(family, name)) for name in DATA},
+        "datasets": {name: rows_of(getattr(group, name)) for name in DATA},
         "config": CONFIG | {"background": "var(--paper)"},
     }
     return resolved(json.dumps(whole))
 
 
 def columns_of(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Return a frame by columns, which is smaller than by rows; what is missing becomes None."""
+    """Return a frame by columns, which is smaller than by rows; a missing value becomes None."""
     return {str(name): [_plain(value) for value in column.tolist()] for name, column in frame.items()}
 
 

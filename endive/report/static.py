@@ -1,4 +1,4 @@
-"""The report's charts as pictures."""
+"""The report's charts as picture files."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,21 +9,21 @@ import vl_convert
 from endive.files import make_directory, write_durably
 from endive.report import Picture
 from endive.report.drawing import Drawing
-from endive.report.families import Family
+from endive.report.groups import ReportGroup
 from endive.report.specs import picture_of
 
 VEGA_LITE = "6.4"
-"""Of those that vl-convert has, the one that Altair writes for."""
+"""The version that Altair writes, among those of vl-convert."""
 PNG_SCALE = 2.0
 """Pixels for each unit of the drawing, so that it is sharp in print."""
 
 
-def write_pictures(directory: Path, family: Family, drawing: Drawing, forms: Sequence[Picture]) -> None:
-    """Write one chart as `<family>-<chart>.svg` or `.png`, or both."""
+def write_pictures(directory: Path, group: ReportGroup, drawing: Drawing, forms: Sequence[Picture]) -> None:
+    """Write one chart as `<group>-<chart>.svg` or `.png`, or both."""
     make_directory(directory)
-    document = picture_of(family, drawing)
+    document = picture_of(group, drawing)
     for form in dict.fromkeys(forms):
-        path = directory / f"{file_name(family.about.name)}-{drawing.name}.{form}"
+        path = directory / f"{file_name(group.about.name)}-{drawing.name}.{form}"
         write_durably(path, partial(_write, _picture(document, form)))
 
 
@@ -39,4 +39,4 @@ def _picture(document: str, form: Picture) -> bytes:
 
 def file_name(text: str) -> str:
     """Return text as part of a file's name: nothing but letters, digits, dashes and underscores."""
-    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in text) or "family"
+    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in text) or "group"

@@ -1,4 +1,4 @@
-"""Colours and the look of charts.
+"""Colours and style of charts.
 
 Charts name colours by CSS variable, so that the page changes its theme, and prints, without drawing them again.
 Pictures have no style sheet: `resolved` puts the light theme's colours in the variables' place.
@@ -23,7 +23,7 @@ DARK = {
 SERIES = tuple(f"var(--s{number})" for number in range(1, 11))
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 HEAT = ("#e9f0f6", "#a9c8e0", "#5b9bc9", "#1f6aa5", "#0b3c66")
-"""From little to much; readable on either background, and without telling red from green."""
+"""From low to high; readable on either background and by colour-blind readers."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 CONFIG: dict[str, Any] = {

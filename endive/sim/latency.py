@@ -8,7 +8,8 @@ table, draws the same latencies bit for bit.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -37,22 +38,33 @@ class QuantileTable:
     OCTAVES = 40
     TAIL_MIN = 2.0**-OCTAVES
 
-    def __init__(self, quantile: TailQuantile) -> None:
-        self.starts: list[float] = []
-        self.rises: list[float] = []
-        for upper in (False, True):
-            self._add_side(quantile, upper)
+    def __init__(self, lower: Sequence[float], upper: Sequence[float]) -> None:
+        """Join the values of the lower and of the upper tail, each at the probabilities `TAILS`."""
+        self.starts = array("d")
+        self.rises = array("d")
+        for side in (lower, upper):
+            self._add_side([_rounded(value) for value in side])
 
-    def _add_side(self, quantile: TailQuantile, upper: bool) -> None:
+    @classmethod
+    def of(cls, quantile: TailQuantile) -> "QuantileTable":
+        """Tabulate a quantile function."""
+        return cls(*([quantile(tail, upper) for tail in TAILS] for upper in (False, True)))
+
+    def _add_side(self, values: list[float]) -> None:
         """Append one tail, from the median outwards. Octave 0 is the median itself and nothing else."""
-        self.starts += [_rounded(quantile(0.5, upper))] * self.PIECES
-        self.rises += [0.0] * self.PIECES
+        self.starts.extend([values[-1]] * self.PIECES)
+        self.rises.extend([0.0] * self.PIECES)
         for octave in range(1, self.OCTAVES):
-            low = 2.0 ** -(octave + 1)
-            tails = [low * (1 + piece / self.PIECES) for piece in range(self.PIECES + 1)]
-            values = [_rounded(quantile(tail, upper)) for tail in tails]
-            self.starts += values[:-1]
-            self.rises += [after - before for before, after in pairwise(values)]
+            begin = (self.OCTAVES - 1 - octave) * self.PIECES
+            pieces = values[begin : begin + self.PIECES + 1]
+            self.starts.extend(pieces[:-1])
+            self.rises.extend(after - before for before, after in pairwise(pieces))
+
+    def values(self, upper: bool) -> list[float]:
+        """Return the values of one tail at the probabilities `TAILS`."""
+        first = (self.OCTAVES if upper else 0) * self.PIECES
+        octaves = (first + octave * self.PIECES for octave in range(self.OCTAVES - 1, 0, -1))
+        return [*(value for row in octaves for value in self.starts[row : row + self.PIECES]), self.starts[first]]
 
     def at(self, u: float) -> float:
         """Return the value at probability `u`, at least 0 and less than 1."""
@@ -63,6 +75,15 @@ class QuantileTable:
         piece = int(place)
         row = ((self.OCTAVES if upper else 0) - exponent) * self.PIECES + piece
         return self.starts[row] + self.rises[row] * (place - piece)
+
+
+TAILS = [
+    2.0 ** -(octave + 1) * (1 + piece / QuantileTable.PIECES)
+    for octave in range(QuantileTable.OCTAVES - 1, 0, -1)
+    for piece in range(QuantileTable.PIECES)
+]
+TAILS.append(0.5)
+"""Tail probabilities at which the pieces of a table meet, ascending."""
 
 
 def _rounded(value: float) -> float:
@@ -81,6 +102,11 @@ class QuantileFunction(NamedTuple):
         """Return the latency at probability `u` in whole nanoseconds."""
         drawn = min(self.table.at(u) * self.scale_ticks + 0.5, TICKS_MAX)
         return max(math.floor(drawn), self.floor_ticks)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every draw gives the same latency."""
+        return self.ticks_at(0.0) == self.ticks_at(1.0)
 
     @property
     def mean_ticks(self) -> float:
@@ -127,7 +153,7 @@ class LatencyDistribution(ABC):
         rng = RandomState(0)
         drawn = sorted(self.sample(rng) for _ in range(SAMPLES))
         return QuantileFunction(
-            QuantileTable(lambda tail, upper: drawn[round((1.0 - tail if upper else tail) * (SAMPLES - 1))])
+            QuantileTable.of(lambda tail, upper: drawn[round((1.0 - tail if upper else tail) * (SAMPLES - 1))])
         )
 
     def describe(self) -> str:
@@ -295,27 +321,27 @@ def _normal_quantile(tail: float, upper: bool) -> float:
 
 @lru_cache(maxsize=1024)
 def _lognormal_table(sigma: float) -> QuantileTable:
-    return QuantileTable(lambda tail, upper: math.exp(sigma * _normal_quantile(tail, upper)))
+    return QuantileTable.of(lambda tail, upper: math.exp(sigma * _normal_quantile(tail, upper)))
 
 
 @lru_cache(maxsize=1)
 def _fixed_table() -> QuantileTable:
-    return QuantileTable(lambda _tail, _upper: 1.0)
+    return QuantileTable.of(lambda _tail, _upper: 1.0)
 
 
 @lru_cache(maxsize=1)
 def _exponential_table() -> QuantileTable:
-    return QuantileTable(lambda tail, upper: -math.log(tail) if upper else -math.log1p(-tail))
+    return QuantileTable.of(lambda tail, upper: -math.log(tail) if upper else -math.log1p(-tail))
 
 
 @lru_cache(maxsize=256)
 def _uniform_table(low: float, high: float) -> QuantileTable:
-    return QuantileTable(lambda tail, upper: high - tail * (high - low) if upper else low + tail * (high - low))
+    return QuantileTable.of(lambda tail, upper: high - tail * (high - low) if upper else low + tail * (high - low))
 
 
 @lru_cache(maxsize=256)
 def _normal_table(mean: float, stddev: float) -> QuantileTable:
-    return QuantileTable(lambda tail, upper: mean + stddev * _normal_quantile(tail, upper))
+    return QuantileTable.of(lambda tail, upper: mean + stddev * _normal_quantile(tail, upper))
 
 
 @lru_cache(maxsize=256)
@@ -327,4 +353,4 @@ def _empirical_table(points: tuple[tuple[float, float], ...]) -> QuantileTable:
                 return low * math.pow(high / low, (probability - p0) / (p1 - p0))
         return points[-1][1]
 
-    return QuantileTable(quantile)
+    return QuantileTable.of(quantile)

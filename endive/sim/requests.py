@@ -1,15 +1,16 @@
 """A transaction's storage requests: made one by one or in batches, and counted."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
+from math import ceil
 
 from endive.errors import InvariantError
 from endive.sim.catalog import CatalogSnapshot, Partitions
 from endive.sim.commit_options import CommitOptions
 from endive.sim.cost import ConflictCost
-from endive.sim.storage import StorageProvider, StorageResult
-from endive.timing import Latency, together
+from endive.sim.storage import StorageProvider
+from endive.timing import Latency, to_ticks, together
 
 BATCHED = frozenset({"historical_ml_reads", "manifest_file_reads", "manifest_file_writes"})
 """Kinds that `max_parallel` applies to."""
@@ -53,10 +54,10 @@ class Requests:
         return [f"manifest_list/{table}/{part}" for table in self._tables for part in sorted(partitions.get(table, ()))]
 
     def make(self, cost: ConflictCost, snapshot: CatalogSnapshot) -> Latency[None]:
-        """Make the requests of `cost`; a batch takes as long as its longest request."""
-        for kind, size_bytes, width in self._batches(cost, snapshot):
-            yield from self._batch(kind, size_bytes, width)
-            self._completed(kind, width)
+        """Make the requests of `cost`. Those of one kind are one wait, and are counted when it is over."""
+        for kind, count in cost.due:
+            yield from self._repeat(kind, count, snapshot)
+            self._completed(kind, count)
 
     def make_beside(self, left: ConflictCost, right: ConflictCost, snapshot: CatalogSnapshot) -> Latency[None]:
         """Make two series of requests at the same time."""
@@ -65,35 +66,27 @@ class Requests:
             self._completed(kind, count)
 
     def _series(self, cost: ConflictCost, snapshot: CatalogSnapshot) -> Latency[None]:
-        for kind, size_bytes, width in self._batches(cost, snapshot):
-            yield from self._batch(kind, size_bytes, width)
-
-    def _batches(self, cost: ConflictCost, snapshot: CatalogSnapshot) -> Iterator[tuple[str, int, int]]:
-        """Yield kind, size in bytes and width of each batch that is due."""
         for kind, count in cost.due:
-            size_bytes = self._size_bytes(OBJECTS[kind], snapshot)
-            batch = self._options.max_parallel if kind in BATCHED else 1
-            for done in range(0, count, batch):
-                yield kind, size_bytes, min(batch, count - done)
+            yield from self._repeat(kind, count, snapshot)
 
     def _completed(self, kind: str, count: int) -> None:
         self.made[kind] += count
         if kind == "manifest_list_reads":
             self._known = {key: self._storage.objects.state(key) for key in self._lists}
 
-    def _batch(self, kind: str, size_bytes: int, width: int) -> Latency[None]:
-        if width == 1:
-            results = [(yield from self._request(kind, size_bytes))]
-        else:
-            results = yield from together([self._request(kind, size_bytes) for _ in range(width)])
-        floor_ms = self._storage.floor_ms("write" if kind.endswith("writes") else "read", OBJECTS[kind])
-        if any(result.latency_ms < floor_ms for result in results):
+    def _repeat(self, kind: str, count: int, snapshot: CatalogSnapshot) -> Latency[None]:
+        """Make `count` requests of one kind; a batch takes as long as its longest request."""
+        operation, key = "write" if kind.endswith("writes") else "read", OBJECTS[kind]
+        batch = self._options.max_parallel if kind in BATCHED else 1
+        size_bytes, varies = self._size_bytes(key, snapshot), self._varies(key)
+        result = yield from self._storage.repeat(operation, key, size_bytes, count, batch, varies)
+        floor_ticks = to_ticks(self._storage.floor_ms(operation, key)) * ceil(count / batch)
+        if to_ticks(result.latency_ms) < floor_ticks:
             raise InvariantError("minimum latency", f"a request of {kind} was faster than {self._storage.name} can be")
 
-    def _request(self, kind: str, size_bytes: int) -> Latency[StorageResult]:
-        if kind.endswith("writes"):
-            return self._storage.write(OBJECTS[kind], size_bytes)
-        return self._storage.read(OBJECTS[kind], size_bytes)
+    def _varies(self, key: str) -> bool:
+        """Whether the objects of this kind change in size during a run."""
+        return key == "manifest_list" and self._options.manifest_list_growth_bytes > 0
 
     def _size_bytes(self, kind: str, snapshot: CatalogSnapshot) -> int:
         options = self._options

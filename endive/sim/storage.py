@@ -30,7 +30,8 @@ from endive.sim.latency import (
     SizeBasedLatency,
     UniformLatency,
 )
-from endive.timing import Latency, to_ms
+from endive.sim.sums import terms_ticks, total_ticks
+from endive.timing import Latency, to_ms, to_ticks, together
 
 __all__ = [
     "Contention",
@@ -159,6 +160,21 @@ class StorageProvider(ABC):
         landed = result.success and decide()
         return StorageResult(landed, result.latency_ms, size_bytes, *self._objects.state(key))
 
+    def repeat(
+        self, operation: str, key: str, size_bytes: int, count: int, batch: int, varies: bool = False
+    ) -> Latency[StorageResult]:
+        """Read or write `count` objects, `batch` at a time. The result has the total latency.
+
+        `varies` means that other calls for this key have other sizes, so that tables for one size do not pay.
+        """
+        del varies
+        total_ticks = 0
+        for done in range(0, count, batch):
+            one = self.write if operation == "write" else self.read
+            results = yield from together([one(key, size_bytes) for _ in range(min(batch, count - done))])
+            total_ticks += max(to_ticks(result.latency_ms) for result in results)
+        return StorageResult(True, to_ms(total_ticks), size_bytes, *self._objects.state(key))
+
     def renew(self, key: str, size_bytes: int, length: int) -> Latency[StorageResult]:
         """Write a fresh object in the place of a sealed one. No: another writer was first."""
         result = yield from self.write(key, size_bytes)
@@ -255,6 +271,10 @@ class ProfiledProvider(StorageProvider):
             raise UnsupportedOperationError(self.name, operation)
         return row.with_size(size_bytes).quantile
 
+    def _depends_on_size(self, operation: str, key: str) -> bool:
+        row = self._profile.find(operation, _kind(key))
+        return row is not None and row.with_size(0) != row.with_size(1)
+
     def _find_failure_quantile(self, operation: str, key: str, size_bytes: int) -> QuantileFunction:
         row = self._profile.failure(operation, _kind(key))
         return self._quantile(operation, key, size_bytes) if row is None else row.with_size(size_bytes).quantile
@@ -269,6 +289,18 @@ class ProfiledProvider(StorageProvider):
 
     def write(self, key: str, size_bytes: int) -> Latency[StorageResult]:
         return self._request("write", key, size_bytes)
+
+    def repeat(
+        self, operation: str, key: str, size_bytes: int, count: int, batch: int, varies: bool = False
+    ) -> Latency[StorageResult]:
+        """Make all requests in one wait, drawn as a sum unless the distribution changes from call to call."""
+        if count == 1:
+            return (yield from (self.write if operation == "write" else self.read)(key, size_bytes))
+        by_term = varies and self._depends_on_size(operation, key)
+        draw = terms_ticks if by_term else total_ticks
+        latency_ms = to_ms(draw(self._quantile(operation, key, size_bytes), count, batch, self._rng))
+        yield latency_ms
+        return StorageResult(True, latency_ms, size_bytes, *self._objects.state(key))
 
     def cas(self, key: str, expected_version: int, size_bytes: int) -> Latency[StorageResult]:
         return self.conditional("cas", key, size_bytes, lambda: self._objects.swap(key, expected_version))

@@ -100,12 +100,12 @@ def test_who_changes_the_properties_of_a_loaded_table_changes_nobody_elses(writt
 def test_tables_know_their_new_state_after_a_commit_without_another_request(endive: EndiveCatalog) -> None:
     endive.create_namespace("db")
     table = endive.create_table(NAME, NUMBERS, properties={"endive.metadata-json": "background"})
-    before = endive.kv.store.stats()["looks"]  # type: ignore[attr-defined]
+    before = endive.kv.store.stats()["refreshes"]  # type: ignore[attr-defined]
     with table.transaction() as transaction:
         transaction.set_properties({"a": "1"})
 
     assert table.properties["a"] == "1"
-    assert endive.kv.store.stats()["looks"] == before  # type: ignore[attr-defined]
+    assert endive.kv.store.stats()["refreshes"] == before  # type: ignore[attr-defined]
 
 
 CHANGES: dict[str, Callable[[int], list[TableUpdate]]] = {

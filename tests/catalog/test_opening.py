@@ -16,7 +16,7 @@ from endive.catalog.model.catalog_records import CatalogRecord, SnapshotRecord
 from endive.catalog.model.keys import CATALOG
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import ConfigurationError
-from endive.kv import SharedOptions, SharedStore
+from endive.kv import Store, StoreOptions
 from endive.objects import MemoryStore
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NUMBERS
@@ -97,8 +97,8 @@ def test_a_commit_of_an_exclusive_writer_looks_at_nothing(warehouse: str) -> Non
 def test_who_loads_a_table_whose_file_is_behind_leaves_an_exclusive_writer_alone(warehouse: str) -> None:
     objects, later = MemoryStore(), {"endive.metadata-json": "background"}
     with (
-        SharedStore(objects, SharedOptions(exclusive=True)) as own,
-        SharedStore(objects) as other,
+        Store(objects, options=StoreOptions(reopen=True)) as own,
+        Store(objects, "shared") as other,
         KVCatalog(own, warehouse, later, create=True) as owner,
         KVCatalog(other, warehouse, later, create=True) as reader,
     ):

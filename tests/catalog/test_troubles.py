@@ -14,7 +14,7 @@ import pytest
 
 from endive.catalog import KVCatalog
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
-from endive.kv import SharedOptions, SharedStore
+from endive.kv import Store, StoreOptions
 from endive.kv.maintenance.check import check_store
 from endive.objects import MemoryStore, ObjectStore
 from endive.sim.config.profiles import load_profile_set
@@ -23,14 +23,14 @@ from endive.testing import FaultInjectingStore, FaultProbabilities
 from tests.catalog.load import APPEND, SCHEMA, attempt, judge, rows_of, write
 
 BAD = FaultProbabilities(refusal=0.03, failure=0.04, lost_reply=0.08, stall=0.02, stall_ms=150)
-BUSY = SharedOptions(compact_slots=8, poll_interval_ms=20, collect_interval_ms=100, retention_ms=50)
+BUSY = StoreOptions(compact_entries=8, poll_interval_ms=20, collect_interval_ms=100, retention_ms=50)
 """Compacts and collects all the time, so that lost replies meet compacted slots."""
 
 
 @contextmanager
 def catalog_on(objects: ObjectStore, warehouse: str, mode: str = "background") -> Iterator[EndiveCatalog]:
     with (
-        SharedStore(objects, BUSY) as store,
+        Store(objects, "shared", BUSY) as store,
         KVCatalog(store, warehouse, {"endive.metadata-json": mode}, create=True) as kv,
     ):
         yield EndiveCatalog.on(kv, "troubled")
@@ -80,7 +80,7 @@ def _together(threads: list[Thread]) -> None:
 def expect_nothing_lost(objects: MemoryStore, warehouse: str, journal: list[str]) -> dict[str, int]:
     with catalog_on(objects, warehouse) as catalog:
         verdict = judge(catalog, journal)
-    with SharedStore(objects, SharedOptions(compact_here=False)) as store:
+    with Store(objects, "shared", StoreOptions(compact_here=False)) as store:
         assert store.driver.run(check_store()).findings == ()
     assert verdict.faults == []
     return verdict.answers

@@ -124,7 +124,7 @@ def objects(endpoint: str) -> ObjectStore:
 
 
 def test_the_store_runs_on_it(objects: ObjectStore) -> None:
-    with Store(objects, StoreOptions(compact_here=False, retention_ms=0)) as store:
+    with Store(objects, options=StoreOptions(compact_here=False, retention_ms=0)) as store:
         store.write([(b"%d" % number, b"v" * 100) for number in range(500)])
         store.compact()
         store.put(b"last", b"1")

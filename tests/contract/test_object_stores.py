@@ -149,7 +149,7 @@ def test_capabilities_are_known(tmp_path: Path) -> None:
 
 
 def test_garbage_collection_in_memory_respects_retention() -> None:
-    with Store(open_objects("memory://"), StoreOptions(compact_here=False, retention_ms=3_600_000)) as store:
+    with Store(open_objects("memory://"), options=StoreOptions(compact_here=False, retention_ms=3_600_000)) as store:
         store.put(b"a", b"1")
         scan = store.scan()
         store.compact()

@@ -1,6 +1,7 @@
 """The formats on disk: stores, catalogs, runs and sweeps of earlier releases can be read, checked and written to."""
 
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -15,11 +16,13 @@ from typer.testing import CliRunner
 
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.cli.app import app
-from endive.kv import Reader, SharedStore, Store
+from endive.kv import Reader, Store
 from endive.kv.transaction import Transaction
 from endive.objects import open_objects
 from endive.protocol.requests import Steps
-from endive.report.load import load
+from endive.report.reading import read_results
+from endive.sim.results.experiment import load_result
+from endive.sim.results.summary import estimates
 from tests.golden.conftest import ROOT
 
 
@@ -64,7 +67,7 @@ def test_a_shared_writer_continues_a_store(name: str, expected: dict[str, Any]) 
         assert (yield from tx.get(b"new")) is None
         tx.put(b"new", b"row")
 
-    with SharedStore(open_objects(f"file://{ROOT}/{name}")) as store:
+    with Store(open_objects(f"file://{ROOT}/{name}"), "shared") as store:
         store.transact(put)
         store.compact(everything=True)
 
@@ -160,23 +163,30 @@ def test_a_metadata_file_that_is_behind_catches_up(expected: dict[str, Any]) -> 
     assert written["current-snapshot-id"] == expected["catalog"]["tables"]["db\x1fbehind"]["refs"]["main"]
 
 
-def test_a_finished_run_is_found_and_gives_the_same_metrics(expected: dict[str, Any]) -> None:
+def test_a_finished_run_reads_and_gives_the_same_metrics(expected: dict[str, Any]) -> None:
+    files = sorted((ROOT / "experiments").rglob("results.parquet"))
+    metrics = estimates([load_result(path).summary() for path in files])
+
+    assert {name: value.mean for name, value in metrics.items()} == {
+        name: value["mean"] for name, value in expected["run"]["figures"].items()
+    }
+
+
+def test_a_run_of_an_older_model_is_kept_beside_the_new_one(expected: dict[str, Any], tmp_path: Path) -> None:
     files = sorted((ROOT / "experiments").rglob("results.parquet"))
     before = [path.stat().st_mtime_ns for path in files]
+    copy = shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
 
-    printed = json.loads(
-        command("run", f"{ROOT}/config.toml", "--seeds", "1..2", "--out", f"{ROOT}/experiments", "--json")
-    )
+    command("run", f"{ROOT}/config.toml", "--seeds", "1..2", "--out", str(copy), "--json")
 
-    assert printed == expected["run"]
-    assert sorted((ROOT / "experiments").rglob("results.parquet")) == files
-    assert [path.stat().st_mtime_ns for path in files] == before  # read, not simulated again
+    assert len(list(copy.rglob("results.parquet"))) == 2 * len(files)  # simulated: the model has changed since
+    assert [path.stat().st_mtime_ns for path in files] == before
 
 
 def test_a_sweep_reads(expected: dict[str, Any]) -> None:
     assert all((ROOT / path).is_file() for path in expected["sweep"])
 
-    results = load(ROOT / "sweep")
+    results = read_results(ROOT / "sweep")
 
     assert (len(results.runs), len(results.experiments)) == (8, 4)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from endive.cli.sweep import duration
 from endive.pipeline.plan import Plan
 from endive.pipeline.sweep_file import load_group
 from tests.pipeline.sweeps import expected_rows, rows_of, sweep_text
@@ -53,6 +54,13 @@ def test_several_files_are_one_sweep_and_shared_runs_are_reported(endive: Comman
     assert "12 experiments × 3 seeds = 36 runs, 9 of them shared between groups and run once" in outcome.out
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(20.4, "20 s"), (600.0, "10 min"), (7523 * 60.0, "130 h"), (2.5 * 3600, "2.5 h")]
+)
+def test_durations_have_a_suitable_unit(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
 WRONG = {
     ("sweep", "missing.toml"): "missing.toml: 1 error\n  - cannot be read: No such file or directory",
     ("sweep", "invalid.toml"): "catalog.num_tables: expected at least 1, but found -1",
@@ -61,6 +69,8 @@ WRONG = {
     ("sweep", "group.toml", "--set", "catalog.num_tables=3"): "the sweep varies catalog.num_tables",
     ("sweep", "group.toml", "--set", "catalog.num_table=3"): "did you mean 'num_tables'?",
     ("sweep", "group.toml", "--out", "group.toml/out"): "group.toml/out",
+    ("sweep", "group.toml", "--catalog", "htp://x", "--plan"): "unknown scheme 'htp'",
+    ("sweep", "group.toml", "--into", "htp://x", "--plan"): "unknown scheme 'htp'",
     ("report", "nowhere"): "nowhere",
     ("report", "."): "holds no sweep",
 }

@@ -167,3 +167,15 @@ def test_the_published_groups_are_1610_experiments() -> None:
     assert {swept.seeds for swept in groups.values()} == {(1, 2, 3, 4, 5)}
     assert {swept.load_key for swept in groups.values()} == {"transaction.inter_arrival.scale"}
     assert not any(swept.warnings for swept in groups.values())
+
+
+def test_the_success_target_is_a_key_of_the_file() -> None:
+    assert group("").success_target == 0.95
+    assert group("success = 0.99\n").success_target == 0.99
+    assert "success: expected at most 1, but found 95" in errors_of("success = 95\n")
+
+
+@pytest.mark.parametrize("name", ["members", "experiments"])
+def test_a_wrong_name_of_the_list_is_corrected(name: str) -> None:
+    message = errors_of(f'[[{name}]]\n"catalog.num_tables" = 1\n')
+    assert f"{name}: unknown key; experiments are listed one by one in [[list]] tables" in message

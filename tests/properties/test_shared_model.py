@@ -7,13 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from endive.kv import SharedOptions, SharedStore
+from endive.kv import Store, StoreOptions
 from endive.kv.maintenance.check import check_store
 from endive.kv.transaction import Transaction
 from endive.objects import MemoryStore
 from endive.protocol.requests import Steps
 
-OPTIONS = SharedOptions(compact_here=False, poll_interval_ms=3_600_000, retention_ms=0)
+OPTIONS = StoreOptions(compact_here=False, poll_interval_ms=3_600_000, retention_ms=0)
 MEMBERS = 2
 members = st.integers(0, MEMBERS - 1)
 keys = st.binary(max_size=3)
@@ -64,7 +64,7 @@ class SharedStoreBesideADictionary(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.objects = MemoryStore()
-        self.stores = [SharedStore(self.objects, OPTIONS) for _ in range(MEMBERS)]
+        self.stores = [Store(self.objects, "shared", OPTIONS) for _ in range(MEMBERS)]
         self.held: dict[bytes, bytes] = {}
         self.pool = ThreadPoolExecutor(4)
 
@@ -118,7 +118,7 @@ class SharedStoreBesideADictionary(RuleBasedStateMachine):
     @rule(member=members)
     def reopen(self, member: int) -> None:
         self.stores[member].close()
-        self.stores[member] = SharedStore(self.objects, OPTIONS, create=False)
+        self.stores[member] = Store(self.objects, "shared", OPTIONS, create=False)
 
     @invariant()
     def nothing_is_damaged(self) -> None:

@@ -168,7 +168,7 @@ def test_a_manifest_from_before_stores_were_shared_is_read() -> None:
 
     assert manifest == StoreManifest(PUT_ID, writer_epoch=3, wal_id_last_compacted=7)
     assert not manifest.is_joinable
-    assert manifest.filled_by(7) is None
+    assert manifest.put_id_of(7) is None
 
 
 def test_two_claims_never_have_the_same_bytes() -> None:

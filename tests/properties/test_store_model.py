@@ -4,13 +4,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from endive.errors import StoreClosedError
 from endive.kv import Reader, Store, StoreOptions
 from endive.kv.maintenance.check import check_store
 from endive.objects import MemoryStore
 
-OPTIONS = StoreOptions(
-    compact_here=False, poll_interval_ms=3_600_000, flush_interval_ms=3_600_000, retention_ms=0, memtable_bytes=200
-)
+OPTIONS = StoreOptions(compact_here=False, poll_interval_ms=3_600_000, flush_interval_ms=3_600_000, retention_ms=0)
 keys = st.binary(max_size=3)
 values = st.binary(max_size=20)
 
@@ -23,7 +22,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.objects = MemoryStore()
-        self.store = Store(self.objects, OPTIONS)
+        self.store = Store(self.objects, options=OPTIONS)
         self.held: dict[bytes, bytes] = {}
         self.durable: dict[bytes, bytes] = {}
 
@@ -62,23 +61,23 @@ class StoreBesideADictionary(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """Open anew without closing: what was not durable is gone."""
+        """Open again without closing: rows that were not durable are gone."""
         old = self.store
-        self.store = Store(self.objects, OPTIONS)
+        self.store = Store(self.objects, options=OPTIONS)
         self.held = dict(self.durable)
-        old._queue.halt(RuntimeError("crashed"))  # type: ignore[arg-type]
+        old._writer._halt(StoreClosedError("crashed"))
         old.close()
 
     @rule(target=checkpoints)
     def checkpoint(self) -> tuple[str, dict[bytes, bytes]]:
-        pin = self.store.checkpoint(0)
+        created = self.store.checkpoint(0)
         self.durable = dict(self.held)
-        return pin.id, dict(self.held)
+        return created.id, dict(self.held)
 
-    @rule(pinned=checkpoints)
-    def read_checkpoint(self, pinned: tuple[str, dict[bytes, bytes]]) -> None:
-        with Reader(self.objects, checkpoint=pinned[0]) as reader:
-            assert dict(reader.scan()) == pinned[1]
+    @rule(saved=checkpoints)
+    def read_checkpoint(self, saved: tuple[str, dict[bytes, bytes]]) -> None:
+        with Reader(self.objects, checkpoint=saved[0]) as reader:
+            assert dict(reader.scan()) == saved[1]
 
     @rule(key=keys)
     def get(self, key: bytes) -> None:

@@ -38,7 +38,9 @@ from endive.catalog.operations.dropped_tables import rows_of
 from endive.catalog.operations.namespaces import create_namespace
 from endive.catalog.operations.table_rows import TableView, create_table, drop_table, rename_table
 from endive.errors import AlreadyInCatalogError, EndiveError, NotInCatalogError, OutcomeUnknownError
-from endive.kv.log.shared_epoch import MemberState, catch_up, commit_group, join_shared
+from endive.kv.log.committing import commit_batch
+from endive.kv.log.epochs import open_shared
+from endive.kv.log.state import StoreState, refreshed
 from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_functions
 from endive.protocol.requests import Steps, ask
@@ -125,13 +127,13 @@ def registered(tx: Transaction) -> Steps[bool]:
 # Processes.
 
 
-def clearing(state: MemberState) -> Steps[str]:
+def clearing(state: StoreState) -> Steps[str]:
     """Clear the rows of a dropped table, as they were at one look, and then its mark."""
-    state = yield from catch_up(state)
+    state = yield from refreshed(state)
     seen, _ = yield from run_functions((dropped_rows,), state.manifest.value.runs, state.recent, NoCache())
     keys: tuple[bytes, ...] = tuple(seen[0].value)
     for work in (partial(clear_batch, keys), forget):
-        ended = yield from commit_group(state, (work,), NoCache(), LOOKS)
+        ended = yield from commit_batch(state, (work,), NoCache(), LOOKS)
         if ended.outcomes[0].error is not None:
             raise ended.outcomes[0].error
         state = ended.state
@@ -152,11 +154,11 @@ def forget(tx: Transaction) -> Steps[None]:
     yield from dropped_module._delete_mark(tx, TABLE_ID)
 
 
-def doing(event: str, work: Callable[..., Steps[bool]], state: MemberState) -> Steps[str]:
+def doing(event: str, work: Callable[..., Steps[bool]], state: StoreState) -> Steps[str]:
     """Do something once, again if its outcome is unknown, and tell how it ended."""
     for _ in range(2):
         try:
-            ended = yield from commit_group(state, (work,), NoCache(), LOOKS)
+            ended = yield from commit_batch(state, (work,), NoCache(), LOOKS)
         except OutcomeUnknownError:
             continue
         outcome = ended.outcomes[0]
@@ -167,17 +169,17 @@ def doing(event: str, work: Callable[..., Steps[bool]], state: MemberState) -> S
     return "unknown"
 
 
-def committing_known(letter: str, state: MemberState) -> Steps[str]:
+def committing_known(letter: str, state: StoreState) -> Steps[str]:
     """Work a change out, commit it, and begin anew as long as the table has moved on."""
     for _ in range(ROUNDS):
-        state = yield from catch_up(state)
+        state = yield from refreshed(state)
         seen, _ = yield from run_functions((record_of,), state.manifest.value.runs, state.recent, NoCache())
         known = seen[0].value
         if known is None:
             yield from ask(RecordEvent((letter, False)))
             return "gone"
         try:
-            ended = yield from commit_group(state, (partial(committed_as_known, letter, known),), NoCache(), LOOKS)
+            ended = yield from commit_batch(state, (partial(committed_as_known, letter, known),), NoCache(), LOOKS)
         except OutcomeUnknownError:
             return "unknown"
         outcome = ended.outcomes[0]
@@ -193,10 +195,10 @@ def committing_known(letter: str, state: MemberState) -> Steps[str]:
     return "lost every race"
 
 
-def repeating(letter: str, state: MemberState) -> Steps[str]:
+def repeating(letter: str, state: StoreState) -> Steps[str]:
     """Commit twice under one id, as a job does that was restarted and does not know how far it had come."""
     for _ in range(2):
-        ended = yield from commit_group(state, (partial(committed_inside, letter),), NoCache(), LOOKS)
+        ended = yield from commit_batch(state, (partial(committed_inside, letter),), NoCache(), LOOKS)
         yield from ask(RecordEvent(("repeat", ended.outcomes[0].error is None)))
         state = ended.state
     return "done"
@@ -217,7 +219,7 @@ def first_record() -> TableRecord:
     return TableRecord(TABLE, 0, metadata, "file 0", 0, 5)
 
 
-def catalog_at_rest() -> tuple[dict[str, bytes], MemberState]:
+def catalog_at_rest() -> tuple[dict[str, bytes], StoreState]:
     """Return the objects of a store with one namespace and one table, and a member's state."""
     record = first_record()
     rows = ((table_key(TABLE), record.encoded()),)
@@ -227,8 +229,8 @@ def catalog_at_rest() -> tuple[dict[str, bytes], MemberState]:
         yield from create_table(tx, rows, record, True, False)
 
     driver = driver_of()
-    state = driver.run(join_shared())
-    state = driver.run(commit_group(state, (make,), NoCache())).state
+    state = driver.run(open_shared())
+    state = driver.run(commit_batch(state, (make,), NoCache())).state
     return {info.path: driver.objects.get(info.path) or b"" for info in driver.objects.list("")}, state
 
 
@@ -243,7 +245,7 @@ def everything(tx: Transaction) -> Steps[tuple[tuple[bytes, bytes], ...]]:
 
 
 def _read_all() -> Steps[Rows]:
-    state = yield from join_shared()
+    state = yield from open_shared()
     outcomes, _ = yield from run_functions((everything,), state.manifest.value.runs, state.recent, NoCache())
     return dict(outcomes[0].value)
 

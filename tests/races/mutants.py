@@ -40,6 +40,9 @@ def swapped(*changes: tuple[str, Any]) -> Iterator[None]:
             one.stop()
 
 
+CREATORS = ("protocol.fencing", "protocol.sequenced", "kv.log.committing")
+"""Modules that create objects."""
+
 # Opening.
 
 
@@ -120,7 +123,7 @@ def a_lost_reply_taken_for_success() -> Any:
             return True
         return created
 
-    return swapped(("endive.protocol.fencing.create", create), ("endive.protocol.sequenced.create", create))
+    return swapped(*((f"endive.{module}.create", create) for module in CREATORS))
 
 
 def a_lost_reply_taken_for_a_rival() -> Any:
@@ -133,7 +136,7 @@ def a_lost_reply_taken_for_a_rival() -> Any:
             return created
         raise OutcomeUnknownError(path)
 
-    return swapped(("endive.protocol.fencing.create", create), ("endive.protocol.sequenced.create", create))
+    return swapped(*((f"endive.{module}.create", create) for module in CREATORS))
 
 
 def stale_manifest_written_over() -> Any:
@@ -153,6 +156,23 @@ def stale_manifest_written_over() -> Any:
         raise OutcomeUnknownError(family.prefix)
 
     return swapped(("endive.kv.maintenance.compactor.update", update))
+
+
+# Entries in flight.
+
+
+def void_entries_replayed() -> Any:
+    def is_void(footer: object, epoch: int) -> bool:
+        return False
+
+    return swapped(("endive.kv.log.wal.is_void", is_void), ("endive.kv.maintenance.compactor.is_void", is_void))
+
+
+def compaction_ends_anywhere() -> Any:
+    def safe_end(entries: list[object], parallel_writes: int) -> int:
+        return len(entries)
+
+    return swapped(("endive.kv.maintenance.compactor.safe_end", safe_end))
 
 
 # Collecting.

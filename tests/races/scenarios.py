@@ -1,7 +1,7 @@
-"""What the explorer is given: processes made of the store's own protocols, and what must hold in every state.
+"""Scenarios for the explorer: processes made of the store's own protocols, and invariants of every state.
 
-A process tells what it has done by `RecordEvent`; invariants compare that with the objects. Whether a write is there is
-decided by the store's own reading protocol, run to its end on the objects of that state.
+A process records its progress by `RecordEvent`; invariants compare that with the objects. Whether a write can be read
+is decided by the store's own reading protocol, run to its end on the objects of that state.
 """
 
 from collections.abc import Hashable, Mapping
@@ -9,15 +9,16 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from endive.errors import EndiveError, FencedError, MissingObjectError
+from endive.kv.log.committing import append_exclusive
 from endive.kv.log.opening import Lease, open_writer
-from endive.kv.log.wal import WAL, is_fence
+from endive.kv.log.state import state_at
+from endive.kv.log.wal import WAL, WalEntry, is_fence
 from endive.kv.maintenance.compactor import claim_compactor, compact_wal
 from endive.kv.maintenance.garbage_collector import collect_garbage
 from endive.kv.sst.format import Rows, decode_footer, encode_sst
-from endive.kv.sst.lookup import find_in_groups, find_in_runs
+from endive.kv.sst.lookup import find_in_entries, find_in_runs
 from endive.kv.sst.reading import NoCache
-from endive.kv.views import create_checkpoint, newest_view, prolong_checkpoint, view_at
-from endive.protocol.fencing import append
+from endive.kv.views import create_checkpoint, newest_view, refresh_checkpoint, view_at
 from endive.protocol.requests import (
     Get,
     GetAll,
@@ -41,27 +42,46 @@ T = TypeVar("T")
 # Processes.
 
 
-def group_of(rows: Mapping[str, str], epoch: int, put_id: str, seq: int) -> bytes:
+def rows_of(rows: Mapping[str, str], seq: int) -> Rows:
     keys = sorted(key.encode() for key in rows)
     values: list[bytes | None] = [rows[key.decode()].encode() for key in keys]
-    return encode_sst(Rows(keys, values, [seq] * len(keys)), epoch, put_id)
+    return Rows(keys, values, [seq] * len(keys))
+
+
+def body_of(rows: Mapping[str, str], epoch: int, put_id: str, seq: int) -> bytes:
+    return encode_sst(rows_of(rows, seq), epoch, put_id)
 
 
 def writer(name: str, writes: int = 1, parallel_writes: int = 1) -> Steps[str]:
-    """Open the store and write `writes` groups of two rows each, one after the other."""
+    """Open the store and write `writes` entries of two rows each, one after the other."""
     lease: Lease = yield from open_writer(parallel_writes)
-    yield from ask(RecordEvent(("open", lease.epoch, lease.next_slot)))
+    yield from ask(RecordEvent(("open", lease.epoch, lease.next_entry)))
     for number in range(writes):
-        yield from one_write(lease, lease.next_slot + number, f"{name}{number}")
+        yield from one_write(lease, lease.next_entry + number, f"{name}{number}")
     return "done"
 
 
-def one_write(lease: Lease, slot: int, value: str) -> Steps[None]:
+def one_write(lease: Lease, number: int, value: str) -> Steps[None]:
     put_id = yield from ask(NewId())
-    # Sequence numbers ascend with epoch and slot, as the store's do.
-    body = group_of({value: value, f"{value}+": value}, lease.epoch, put_id, seq=lease.epoch * 100 + slot)
-    yield from append(WAL, slot, body, lease.epoch)
-    yield from ask(RecordEvent(("acknowledged", value, slot)))
+    # Sequence numbers ascend with epoch and entry, as the store's do.
+    rows = rows_of({value: value, f"{value}+": value}, lease.epoch * 100 + number)
+    entry = WalEntry(number, rows, lease.epoch, put_id)
+    yield from append_exclusive(state_at(lease.manifest, lease.epoch), entry)
+    yield from ask(RecordEvent(("acknowledged", value, number)))
+
+
+def in_flight(lease: Lease, number: int, value: str) -> Steps[str]:
+    """Write one of several entries that one writer has in flight; it acknowledges them in their order."""
+    put_id = yield from ask(NewId())
+    rows = rows_of({value: value, f"{value}+": value}, lease.epoch * 100 + number)
+    entry = WalEntry(number, rows, lease.epoch, put_id)
+    try:
+        yield from append_exclusive(state_at(lease.manifest, lease.epoch), entry)
+    except FencedError:
+        yield from ask(RecordEvent(("refused", value, number)))
+        return "fenced"
+    yield from ask(RecordEvent(("landed", value, number - lease.next_entry)))
+    return "done"
 
 
 def compactor() -> Steps[str]:
@@ -81,7 +101,7 @@ def collector() -> Steps[str]:
 
 
 def reader(value: str) -> Steps[str]:
-    """Read both rows of a group in one view, and tell what was seen."""
+    """Read both rows of an entry in one view, and record which were seen."""
     try:
         view = yield from newest_view()
     except MissingObjectError as error:
@@ -89,7 +109,7 @@ def reader(value: str) -> Steps[str]:
         return "gave up"
     seen: tuple[bool, ...] = ()
     for key in (value, f"{value}+"):
-        row = find_in_groups(view.groups, key.encode())
+        row = find_in_entries(view.entries, key.encode())
         if row is None:
             row = yield from find_in_runs(view.manifest.value.runs, key.encode(), NoCache())
         seen = (*seen, row is not None)
@@ -100,16 +120,16 @@ def reader(value: str) -> Steps[str]:
 def open_already(name: str, lease: Lease, writes: int = 1) -> Steps[str]:
     """Go on writing as a writer that has opened before."""
     for number in range(writes):
-        yield from one_write(lease, lease.next_slot + number, f"{name}{number}")
+        yield from one_write(lease, lease.next_entry + number, f"{name}{number}")
     return "done"
 
 
 def keeper(lifetime_s: int = 0) -> Steps[str]:
-    """Pin the store's state, for a while first if so asked, then for ever, and rely on it."""
+    """Create a checkpoint, for a while first if `lifetime_s` says so, then for ever, and rely on it."""
     checkpoint = yield from create_checkpoint(lifetime_s)
     if lifetime_s:
-        yield from prolong_checkpoint(checkpoint.id, 0)
-    yield from ask(RecordEvent(("pinned", checkpoint.id)))
+        yield from refresh_checkpoint(checkpoint.id, 0)
+    yield from ask(RecordEvent(("checkpoint", checkpoint.id)))
     return "done"
 
 
@@ -161,11 +181,16 @@ def store_at_rest(*values: str, parallel_writes: int = 1) -> tuple[dict[str, byt
     driver = driver_of()
     lease = driver.run(open_writer(parallel_writes))
     for place, value in enumerate(values):
-        body = group_of({value: value, f"{value}+": value}, lease.epoch, f"{place:032x}", place + 1)
-        driver.run(append(WAL, lease.next_slot + place, body, lease.epoch))
+        entry = WalEntry(
+            lease.next_entry + place,
+            rows_of({value: value, f"{value}+": value}, place + 1),
+            lease.epoch,
+            f"{place:032x}",
+        )
+        driver.run(append_exclusive(state_at(lease.manifest, lease.epoch), entry))
     driver.run(claim_compactor())
     objects = {info.path: driver.objects.get(info.path) or b"" for info in driver.objects.list("")}
-    return objects, replace(lease, next_slot=lease.next_slot + len(values))
+    return objects, replace(lease, next_entry=lease.next_entry + len(values))
 
 
 # Invariants.
@@ -173,29 +198,45 @@ def store_at_rest(*values: str, parallel_writes: int = 1) -> tuple[dict[str, byt
 
 def holds(key: str) -> Steps[bool]:
     view = yield from newest_view()
-    row = find_in_groups(view.groups, key.encode())
+    row = find_in_entries(view.entries, key.encode())
     if row is None:
         row = yield from find_in_runs(view.manifest.value.runs, key.encode(), NoCache())
     return row is not None
 
 
 def acknowledged_writes_are_there(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
-    for event in events | {("acknowledged", "x", 0)}:  # every store here begins with that write
+    landed = {event[2]: event[1] for event in events if isinstance(event, tuple) and event[0] == "landed"}
+    in_order = {
+        ("acknowledged", landed[place], 0) for place in landed if all(before in landed for before in range(place))
+    }
+    for event in events | in_order | {("acknowledged", "x", 0)}:  # every store here begins with that write
         match event:
-            case ("acknowledged", str(value), int(slot)):
+            case ("acknowledged", str(value), int(number)):
                 try:
                     there = at_rest(bodies, holds(value)) and at_rest(bodies, holds(f"{value}+"))
                 except EndiveError as error:
                     return f"reading {value!r}: {error}"
-                if not there and not is_behind_a_gap(bodies, slot):
-                    return f"acknowledged write {value!r} in slot {slot} is missing"
+                if not there and not is_behind_a_gap(bodies, number):
+                    return f"acknowledged write {value!r} in entry {number} is missing"
     return None
 
 
-def is_behind_a_gap(bodies: Mapping[str, bytes], slot: int) -> bool:
+def nothing_counts_behind_a_refused_entry(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+    """Entries in flight were computed one from the other: if one is refused, those behind it are void."""
+    refused = [event[2] for event in events if isinstance(event, tuple) and event[0] == "refused"]
+    for event in events:
+        match event:
+            case ("refused", str(value), int()) if at_rest(bodies, holds(value)):
+                return f"{value!r} was refused, and counts"
+            case ("landed", str(value), int()) if refused and value > "p" and at_rest(bodies, holds(value)):
+                return f"{value!r} counts, though the entry before it was refused"
+    return None
+
+
+def is_behind_a_gap(bodies: Mapping[str, bytes], number: int) -> bool:
     """Whether a write is in the WAL, but readers wait for one before it."""
     view = at_rest(bodies, newest_view())
-    return WAL.path_of(slot) in bodies and slot > view.wal_end
+    return WAL.path_of(number) in bodies and number > view.wal_end
 
 
 def one_writer_is_open(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
@@ -204,14 +245,14 @@ def one_writer_is_open(bodies: Mapping[str, bytes], events: frozenset[Hashable])
     if len({epoch for epoch, _ in opened}) != len(opened):
         return f"two writers have the same epoch: {sorted(opened)}"
     for path, body in bodies.items():
-        slot = WAL.slot_of(path)
-        if slot is None:
+        number = WAL.number_of(path)
+        if number is None:
             continue
         epoch = decode_footer(path, body).epoch
-        for newer, next_slot in opened:
-            if epoch < newer and slot >= next_slot:
+        for newer, next_entry in opened:
+            if epoch < newer and number >= next_entry:
                 kind = "fence" if is_fence(ObjectInfo(path, len(body), 0)) else "write"
-                return f"a {kind} of epoch {epoch} in slot {slot}, though epoch {newer} has opened at {next_slot}"
+                return f"a {kind} of epoch {epoch} in entry {number}, though epoch {newer} has opened at {next_entry}"
     return None
 
 
@@ -237,10 +278,10 @@ def a_new_writer_can_open(bodies: Mapping[str, bytes], events: frozenset[Hashabl
     return None
 
 
-def a_pinned_view_can_be_read(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
+def a_checkpoint_can_be_read(bodies: Mapping[str, bytes], events: frozenset[Hashable]) -> str | None:
     for event in events:
         match event:
-            case ("pinned", str(checkpoint_id)):
+            case ("checkpoint", str(checkpoint_id)):
                 try:
                     view = at_rest(bodies, view_at(checkpoint_id))
                     at_rest(bodies, find_in_runs(view.manifest.value.runs, b"x", NoCache()))
@@ -251,8 +292,9 @@ def a_pinned_view_can_be_read(bodies: Mapping[str, bytes], events: frozenset[Has
 
 INVARIANTS: dict[str, Invariant] = {
     "an acknowledged write is missing": acknowledged_writes_are_there,
+    "an entry counts behind a refused one": nothing_counts_behind_a_refused_entry,
     "two writers are open": one_writer_is_open,
     "a reader sees a torn batch": no_batch_is_torn,
-    "a pinned view is gone": a_pinned_view_can_be_read,
+    "a checkpoint is gone": a_checkpoint_can_be_read,
     "the store cannot be opened": a_new_writer_can_open,
 }

@@ -18,6 +18,7 @@ from tests.races.scenarios import (
     collector,
     compactor,
     compactor_open_already,
+    in_flight,
     keeper,
     one_write,
     open_already,
@@ -104,10 +105,18 @@ def test_parallel_writes_are_fenced_together() -> None:
     assert searched(programs, Bounds(lost_replies=1), objects).violation is None
 
 
+@pytest.mark.slow
+def test_parallel_writes_are_fenced_together_beside_compactor_and_garbage_collector() -> None:
+    objects, lease = store_at_rest("x", parallel_writes=2)
+    programs = {**parallel_writes_and_a_new_writer(lease), **OPEN_KEEPERS}
+
+    assert searched(programs, Bounds(preemptions=2), objects).violation is None
+
+
 def parallel_writes_and_a_new_writer(lease: Any) -> dict[str, Program]:
     return {
-        "old, first": partial(one_write, lease, lease.next_slot, "p"),
-        "old, second": partial(one_write, lease, lease.next_slot + 1, "q"),
+        "old, first": partial(in_flight, lease, lease.next_entry, "p"),
+        "old, second": partial(in_flight, lease, lease.next_entry + 1, "q"),
         "writer b": partial(writer, "b", 1, 2),
     }
 
@@ -122,7 +131,7 @@ MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, str]] = 
         Bounds(clock_jumps=1, preemptions=2),
         "two writers are open",
     ),
-    "no boundary": (mutants.no_boundary, {"keeper": keeper, **KEEPERS}, Bounds(), "a pinned view is gone"),
+    "no boundary": (mutants.no_boundary, {"keeper": keeper, **KEEPERS}, Bounds(), "a checkpoint is gone"),
     "fences are collected": (
         mutants.fences_collected,
         {**OLD_WRITER, "writer b": partial(writer, "b"), **OPEN_KEEPERS},
@@ -145,7 +154,7 @@ MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, str]] = 
         mutants.a_lost_reply_taken_for_a_rival,
         WRITERS,
         Bounds(lost_replies=1),
-        "slots behind a writer's fences are its own",
+        "entries behind an exclusive writer's fences are its own",
     ),
     "a manifest is written over with an older one": (
         mutants.stale_manifest_written_over,
@@ -163,7 +172,7 @@ MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, str]] = 
         mutants.checkpoints_expire_by_the_clock_alone,
         {"keeper": partial(keeper, 100), **OPEN_KEEPERS},
         Bounds(clock_jumps=1, preemptions=2),
-        "a pinned view is gone",
+        "a checkpoint is gone",
     ),
 }
 
@@ -189,6 +198,35 @@ def test_one_fence_does_not_stop_two_parallel_writes() -> None:
 
     assert found.violation is not None
     assert "two writers are open" in found.violation
+
+
+def test_void_entries_that_are_replayed_are_found() -> None:
+    objects, lease = store_at_rest("x", parallel_writes=2)
+    with mutants.void_entries_replayed():
+        found = searched(parallel_writes_and_a_new_writer(lease), Bounds(), objects)
+
+    assert found.violation is not None
+    assert "an entry counts behind a refused one" in found.violation
+
+
+def test_a_compaction_that_ends_inside_a_run_of_fences_is_found() -> None:
+    objects, lease = store_at_rest("x", parallel_writes=2)
+    programs = {**parallel_writes_and_a_new_writer(lease), "compactor": compactor_open_already}
+    with mutants.compaction_ends_anywhere():
+        found = searched(programs, Bounds(), objects)
+
+    assert found.violation is not None
+    assert "an entry counts behind a refused one" in found.violation
+
+
+def test_entries_acknowledged_out_of_order_are_found() -> None:
+    objects, lease = store_at_rest("x", parallel_writes=2)
+    programs = parallel_writes_and_a_new_writer(lease)
+    out_of_order: dict[str, Program] = {**programs, "old, second": partial(one_write, lease, lease.next_entry + 1, "q")}
+    found = searched(out_of_order, Bounds(), objects)
+
+    assert found.violation is not None
+    assert "acknowledged write 'q'" in found.violation
 
 
 # The explorer itself.

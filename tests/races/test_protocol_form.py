@@ -29,7 +29,10 @@ PROTOCOLS = [
             "sst/reading",
             "maintenance/check",
             "transaction",
-            "log/shared_epoch",
+            "log/wal",
+            "log/state",
+            "log/epochs",
+            "log/committing",
         )
     ),
     ROOT / "tests" / "races" / "scenarios.py",

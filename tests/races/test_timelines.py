@@ -1,6 +1,6 @@
-"""Every timeline of the manifest design document, slot for slot.
+"""Every timeline of the manifest design document, entry for entry.
 
-The document counts slots from 0; here too, by giving the slots by hand.
+The document counts entries from 0; here too, by giving the numbers by hand.
 """
 
 import pytest
@@ -8,18 +8,26 @@ import pytest
 from endive.errors import FencedError, InvariantError
 from endive.kv.log.wal import WAL
 from endive.kv.sst.format import decode_footer, encode_fence
-from endive.protocol.fencing import append, fence
-from endive.protocol.requests import Steps
+from endive.protocol.fencing import ROLE, fence
+from endive.protocol.requests import Get, Steps, ask, create
 from tests.races.processes import Process, driver_of
-from tests.races.scenarios import group_of
+from tests.races.scenarios import body_of
 
 
-def data(epoch: int, slot: int) -> bytes:
-    return group_of({"key": f"{epoch}/{slot}"}, epoch, f"{epoch:016x}{slot:016x}", slot + 1)
+def data(epoch: int, number: int) -> bytes:
+    return body_of({"key": f"{epoch}/{number}"}, epoch, f"{epoch:016x}{number:016x}", number + 1)
 
 
-def write(epoch: int, slot: int) -> Steps[None]:
-    return append(WAL, slot, data(epoch, slot), epoch)
+def write(epoch: int, number: int) -> Steps[None]:
+    """Append as an open writer does, on a log without a manifest."""
+    is_ours = yield from create(WAL.path_of(number), data(epoch, number))
+    if is_ours:
+        return
+    found = yield from ask(Get(WAL.path_of(number)))
+    found_epoch = WAL.epoch_of(WAL.path_of(number), found or b"")
+    if found_epoch > epoch:
+        raise FencedError(ROLE, epoch, found_epoch)
+    raise InvariantError("entries behind a writer's fences are its own", WAL.path_of(number))
 
 
 def fences(epoch: int, start: int, count: int = 1) -> Steps[int | None]:
@@ -32,9 +40,9 @@ class Log:
     def __init__(self) -> None:
         self.driver = driver_of()
 
-    def written(self, epoch: int, *slots: int) -> "Log":
-        for slot in slots:
-            self.driver.run(write(epoch, slot))
+    def written(self, epoch: int, *numbers: int) -> "Log":
+        for number in numbers:
+            self.driver.run(write(epoch, number))
         return self
 
     def process(self, steps: Steps[int | None]) -> Process[int | None]:
@@ -52,7 +60,7 @@ def test_outcome_1_a_new_writer_fences_an_older_one() -> None:
     log = Log().written(1, 0, 1)
 
     assert log.driver.run(fences(2, start=2)) == 2  # time 2
-    with pytest.raises(FencedError) as fenced:  # time 3: the old writer loses slot 2, and halts
+    with pytest.raises(FencedError) as fenced:  # time 3: the old writer loses number 2, and halts
         log.driver.run(write(1, 2))
     log.driver.run(write(2, 3))  # time 4
 
@@ -99,11 +107,11 @@ def test_parallel_writes_need_as_many_fences_in_a_row() -> None:
     log = Log().written(1, 0, 1)
     new = log.process(fences(2, start=2, count=2)).to_put(WAL.path_of(2))
 
-    new.step()  # time 2: slot 2 is writer 2's
+    new.step()  # time 2: number 2 is writer 2's
     log.driver.run(write(1, 3))  # time 3: the old writer's window reaches behind the fence
     with pytest.raises(FencedError):  # time 4
         log.driver.run(write(1, 2))
-    assert new.finish() == 4  # times 5 to 7: slot 3 is taken, the row starts anew
+    assert new.finish() == 4  # times 5 to 7: number 3 is taken, the row starts anew
 
     assert log.epochs() == [1, 1, 2, 1, 2, 2]
 
@@ -117,14 +125,14 @@ def test_three_writers_and_the_youngest_wins() -> None:
     log.driver.run(write(1, 3))  # time 3: success
     with pytest.raises(FencedError):  # time 4: writer 1 halts
         log.driver.run(write(1, 2))
-    second.to_put(WAL.path_of(4))  # time 5: slot 3 is taken
-    third.to_put(WAL.path_of(4))  # time 6: slot 3 is taken
+    second.to_put(WAL.path_of(4))  # time 5: number 3 is taken
+    third.to_put(WAL.path_of(4))  # time 6: number 3 is taken
     second.step()  # time 7: success
-    third.to_put(WAL.path_of(5))  # time 8: slot 4 is taken
+    third.to_put(WAL.path_of(5))  # time 8: number 4 is taken
     third.step()  # time 9: success
     with pytest.raises(FencedError) as fenced:  # time 10: writer 2 halts
         second.finish()
-    assert third.finish() == 5  # time 11: slots 5 and 6 are fences
+    assert third.finish() == 5  # time 11: numbers 5 and 6 are fences
 
     assert fenced.value.found_epoch == 3
     assert log.epochs() == [1, 1, 3, 1, 2, 3, 3]

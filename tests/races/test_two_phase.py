@@ -124,17 +124,17 @@ def test_a_record_without_a_source_is_reported_and_its_name_stays_taken(setting:
 
 def test_a_lost_source_is_an_error_of_the_opening_until_its_record_is_released(setting: Setting) -> None:
     options = StoreOptions(compact_here=False)
-    with Store(setting.store, options) as store:
+    with Store(setting.store, options=options) as store:
         store.put(b"a", b"1")
     newest = max(info.path for info in setting.store.list("manifest/"))
     following = newest.replace(".manifest", "")[:-1] + str(int(newest.replace(".manifest", "")[-1]) + 1) + ".manifest"
     setting.records.insert(following, source_of(following, "0" * 32, 7))
 
     with pytest.raises(CorruptObjectError, match="--release-lost"):
-        Store(setting.store, options)
+        Store(setting.store, options=options)
     assert setting.store.recover(release_lost=True).lost == (following,)
 
-    with Store(setting.store, options) as store:
+    with Store(setting.store, options=options) as store:
         assert store.get(b"a") == b"1"
 
 
@@ -214,7 +214,7 @@ def test_records_are_inserted_committed_and_deleted(setting: Setting) -> None:
 def test_the_store_runs_on_it(setting: Setting) -> None:
     options = StoreOptions(compact_here=False, retention_ms=0)
     for round_number in range(3):
-        with Store(setting.store, options) as store:
+        with Store(setting.store, options=options) as store:
             store.put(b"%d" % round_number, b"value")
             store.compact()
             store.collect()
@@ -223,7 +223,7 @@ def test_the_store_runs_on_it(setting: Setting) -> None:
 
 
 def test_garbage_collection_finishes_the_creates_of_crashed_writers(setting: Setting) -> None:
-    with Store(setting.store, StoreOptions(compact_here=False, retention_ms=0)) as store:
+    with Store(setting.store, options=StoreOptions(compact_here=False, retention_ms=0)) as store:
         store.put(b"a", b"1")
         setting.stopped_after(create_in_two_phases("levels/1", b"left behind", 7), 3)
         setting.stopped_after(create_in_two_phases("levels/2", b"abandoned", 7), 2)

@@ -31,7 +31,7 @@ def with_records(directory: Path, records: str, store: str = "store") -> ObjectS
 
 
 def put(objects: ObjectStore, key: bytes) -> None:
-    with Store(objects, OPTIONS) as store:
+    with Store(objects, options=OPTIONS) as store:
         store.put(key, b"value")
 
 

@@ -1,7 +1,7 @@
 """Results as a sweep leaves them, made up: a toy model of a table that saturates, in the pipeline's columns.
 
-`write_results` writes `about.json` and `measures/*.parquet`. The figures are plausible, the same every time, and cost
-nothing; each family is a grid over configuration keys.
+`write_results` writes `about.json` and `measures/*.parquet`. The metrics are plausible, the same every time, and cost
+nothing; each group is a grid over configuration keys.
 """
 
 import json
@@ -38,7 +38,7 @@ COUNTS = ("transactions", "unfinished", *(f"aborted_{why}" for why in ("max_retr
 KINDS = ("all", *OPERATION_TYPES)
 QUANTILES = {"p50": 1.0, "p95": 3.1, "p99": 5.2, "p999": 9.0}
 PURPOSES = {"catalog_read": 0.1, "per_attempt_io": 0.5, "conflict_io": 0.2, "catalog_commit": 0.15, "backoff": 0.05}
-FIGURES = (
+METRICS = (
     "cpu_s", "transactions", "unfinished", "offered_per_s", "finished_per_s", "committed_per_s", "success",
     "success_whole_run", "retries_mean", "overhead", "drift", *COUNTS[2:],
     *(f"time_{purpose}_ms" for purpose in PURPOSES),
@@ -50,7 +50,7 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class Grid:
-    """One family: every combination of the values. `load_key=None`: nothing varies the load."""
+    """One group: every combination of the values. `load_key=None`: nothing varies the load."""
 
     name: str
     values: Mapping[str, Sequence[Any]]
@@ -88,7 +88,7 @@ CLOSED = Grid(
     {"storage.provider": ("s3", "s3x"), "transaction.writers": (1, 2, 4, 8, 16)},
     "Writers back to back",
     "transaction.writers",
-    "clients",
+    "writers",
 )
 
 
@@ -96,42 +96,42 @@ def load_of(grid: Grid, parameters: Mapping[str, Any]) -> float | None:
     """Return the nominal load of an experiment."""
     if grid.load_key is None:
         return None
-    return float(parameters[grid.load_key]) if grid.load_unit == "clients" else 1000.0 / parameters[SCALE]
+    return float(parameters[grid.load_key]) if grid.load_unit == "writers" else 1000.0 / parameters[SCALE]
 
 
-def run_figures(grid: Grid, parameters: Mapping[str, Any], luck: np.random.Generator) -> dict[str, Any]:
-    """Return the figures of one run: success falls and latency grows as the load nears what the tables take."""
+def run_metrics(grid: Grid, parameters: Mapping[str, Any], generator: np.random.Generator) -> dict[str, Any]:
+    """Return the metrics of one run: success falls and latency grows as the load approaches the limit of the tables."""
     load = load_of(grid, parameters) or 1000.0 / parameters[SCALE]
     limit = SPEED.get(parameters["storage.provider"], 3.0) * parameters["catalog.num_tables"] ** 0.8
-    if grid.load_unit == "clients":
+    if grid.load_unit == "writers":
         load = limit * load / (load + 2.0)
-    offered = load * (1 + 0.02 * luck.normal())
+    offered = load * (1 + 0.02 * generator.normal())
     success = 1.0 / (1.0 + (load / (1.9 * limit)) ** 3) if load > 0.3 * limit else 1.0
-    success = min(1.0, success * (1 + 0.004 * luck.normal()))
-    base_ms = 400.0 / limit * (1 + 6 * min(load / limit, 4.0)) * (1 + 0.03 * luck.normal())
-    figures: dict[str, Any] = dict.fromkeys(FIGURES)
-    figures |= {"cpu_s": 0.01 * load, "transactions": round(3600 * load), "unfinished": round(20 * load)}
-    figures |= {
+    success = min(1.0, success * (1 + 0.004 * generator.normal()))
+    base_ms = 400.0 / limit * (1 + 6 * min(load / limit, 4.0)) * (1 + 0.03 * generator.normal())
+    metrics: dict[str, Any] = dict.fromkeys(METRICS)
+    metrics |= {"cpu_s": 0.01 * load, "transactions": round(3600 * load), "unfinished": round(20 * load)}
+    metrics |= {
         "offered_per_s": offered,
         "finished_per_s": offered * 0.998,
         "committed_per_s": offered * success * 0.998,
     }
-    figures |= {"success": success, "success_whole_run": success, "retries_mean": 3 * load / (load + limit)}
-    figures |= {"overhead": base_ms / (base_ms + 20000), "drift": 0.2 if load > 3 * limit else None}
-    figures |= {name: round(900 * offered * (1 - success)) for name in COUNTS[2:]}
-    figures |= {f"time_{purpose}_ms": share * base_ms for purpose, share in PURPOSES.items()}
-    figures |= {
+    metrics |= {"success": success, "success_whole_run": success, "retries_mean": 3 * load / (load + limit)}
+    metrics |= {"overhead": base_ms / (base_ms + 20000), "drift": 0.2 if load > 3 * limit else None}
+    metrics |= {name: round(900 * offered * (1 - success)) for name in COUNTS[2:]}
+    metrics |= {f"time_{purpose}_ms": share * base_ms for purpose, share in PURPOSES.items()}
+    metrics |= {
         f"manifest_{what}": 1.0 + load / limit for what in ("list_reads", "list_writes", "file_reads", "file_writes")
     }
     for kind in ("all", *grid.kinds):
         slow = 2.5 if kind == "validated_overwrite" else 1.0
-        figures[f"{kind}_commits"] = round(900 * offered * success)
-        figures |= {f"{kind}_{name}_ms": base_ms * slow * times for name, times in QUANTILES.items()}
-    return figures
+        metrics[f"{kind}_commits"] = round(900 * offered * success)
+        metrics |= {f"{kind}_{name}_ms": base_ms * slow * times for name, times in QUANTILES.items()}
+    return metrics
 
 
 def runs_of(grid: Grid, seeds: Sequence[int]) -> pd.DataFrame:
-    """Return the family's rows of `measures/runs.parquet`."""
+    """Return the group's rows of `measures/runs.parquet`."""
     rows = []
     for number, parameters in enumerate(grid.experiments):
         for seed in seeds:
@@ -139,12 +139,12 @@ def runs_of(grid: Grid, seeds: Sequence[int]) -> pd.DataFrame:
             row = {"family": grid.name, "experiment": f"{grid.name}-{number:04x}", "seed": seed}
             row |= {"status": "failed" if failed else "done"}
             row |= {"message": f'retry limit <b>{number}</b> is "wrong"' if failed else None}
-            figures = (
-                dict.fromkeys(FIGURES)
+            metrics = (
+                dict.fromkeys(METRICS)
                 if failed
-                else run_figures(grid, parameters, np.random.default_rng([seed, number]))
+                else run_metrics(grid, parameters, np.random.default_rng([seed, number]))
             )
-            rows.append(row | parameters | figures)
+            rows.append(row | parameters | metrics)
     return pd.DataFrame(rows)
 
 
@@ -156,7 +156,7 @@ def half_width(values: Sequence[float]) -> float | None:
 
 
 def experiments_of(grid: Grid, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the family's rows of `measures/experiments.parquet`."""
+    """Return the group's rows of `measures/experiments.parquet`."""
     rows = []
     by_experiment = dict(iter(runs.groupby("experiment")))
     for number, parameters in enumerate(grid.experiments):
@@ -164,7 +164,7 @@ def experiments_of(grid: Grid, runs: pd.DataFrame) -> pd.DataFrame:
         done = of_one[of_one["status"] == "done"]
         row = {"family": grid.name, "experiment": f"{grid.name}-{number:04x}", **parameters}
         row |= {"load": load_of(grid, parameters), "seeds_done": len(done), "seeds_failed": len(of_one) - len(done)}
-        for name in FIGURES:
+        for name in METRICS:
             values = [float(value) for value in done[name].tolist() if value is not None and not math.isnan(value)]
             row |= {name: float(np.mean(values)) if values else None, f"{name}_ci": half_width(values)}
         rows.append(row)
@@ -172,7 +172,7 @@ def experiments_of(grid: Grid, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def curves_of(grid: Grid, experiments: pd.DataFrame) -> pd.DataFrame:
-    """Return the family's rows of `measures/curves.parquet`."""
+    """Return the group's rows of `measures/curves.parquet`."""
     keys = [key for key in grid.values if key != grid.load_key]
     others = [key for key in experiments.columns if key in DEFAULTS or key in grid.values]
     groups = [frame for _, frame in experiments.groupby(keys, sort=False)] if keys else [experiments]
@@ -181,7 +181,7 @@ def curves_of(grid: Grid, experiments: pd.DataFrame) -> pd.DataFrame:
         first = frame.iloc[0]
         row = {"family": grid.name, **{key: first[key] for key in others if key != grid.load_key}}
         row["series"] = " · ".join(in_words(key, first[key]) for key in keys) or grid.title
-        rows.append(row | curve_figures(frame.sort_values("load").to_dict("records")))
+        rows.append(row | curve_metrics(frame.sort_values("load").to_dict("records")))
     return pd.DataFrame(rows)
 
 
@@ -190,8 +190,8 @@ def in_words(key: str, value: Any) -> str:
     return f"{value} table{'' if value == 1 else 's'}" if key == "catalog.num_tables" else f"{value}"
 
 
-def curve_figures(points: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
-    """Return what a series says: where it saturates, and the highest usable load."""
+def curve_metrics(points: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
+    """Return the curve of a series: saturation and the highest sustainable load."""
     good = [point for point in points if point["success"] is not None and not math.isnan(point["success"])]
     row: dict[str, Any] = {"loads": len(points)}
     row["peak_committed_per_s"] = max((point["committed_per_s"] for point in good), default=None)
@@ -202,9 +202,9 @@ def curve_figures(points: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
     row["saturation_load"] = saturated["load"] if saturated else None
     row["saturation_committed_per_s"] = saturated["committed_per_s"] if saturated else None
     holding = [index for index in range(len(good)) if all(point["success"] >= 0.95 for point in good[: index + 1])]
-    usable = good[holding[-1]] if holding else None
+    sustainable = good[holding[-1]] if holding else None
     for name, source in (("load", "load"), ("committed_per_s",) * 2, ("p99_ms", "all_p99_ms"), ("overhead",) * 2):
-        row[f"usable_{name}"] = usable[source] if usable else None
+        row[f"usable_{name}"] = sustainable[source] if sustainable else None
     row["fails_from_load"] = good[len(holding)]["load"] if len(holding) < len(good) else None
     return row
 
@@ -223,7 +223,7 @@ def schema_of(frame: pd.DataFrame) -> pa.Schema:
 
 
 def write_frame(path: Path, frames: Sequence[pd.DataFrame]) -> None:
-    """Write one Parquet file; a column that a family lacks is null there."""
+    """Write one Parquet file; a column that a group lacks is null there."""
     columns = list(dict.fromkeys(name for frame in frames for name in frame.columns))
     schema = schema_of(pd.DataFrame(columns=columns))
     rows = [
@@ -235,8 +235,8 @@ def write_frame(path: Path, frames: Sequence[pd.DataFrame]) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema), path)
 
 
-def about_family(grid: Grid) -> dict[str, Any]:
-    """Return what `about.json` says of a family."""
+def about_group(grid: Grid) -> dict[str, Any]:
+    """Return what `about.json` says of a group."""
     sweep = "\n".join(["[grid]", *(f'"{key}" = {json.dumps(list(values))}' for key, values in grid.values.items())])
     return {
         "name": grid.name, "title": grid.title, "description": f"Made up to look at the page: {grid.name}.",
@@ -249,7 +249,7 @@ def about_family(grid: Grid) -> dict[str, Any]:
 def write_results(
     directory: Path, grids: Sequence[Grid], seeds: Sequence[int] = (1, 2, 3), title: str = "Commits under load"
 ) -> Path:
-    """Write the results of a sweep over these families; return the directory."""
+    """Write the results of a sweep over these groups; return the directory."""
     runs = [runs_of(grid, seeds) for grid in grids]
     experiments = [experiments_of(grid, frame) for grid, frame in zip(grids, runs, strict=True)]
     curves = [curves_of(grid, frame) for grid, frame in zip(grids, experiments, strict=True)]
@@ -258,7 +258,7 @@ def write_results(
     about = {
         "title": title, "version": "endive 0.1.0 (abc1234)", "created": "2026-01-02T03:04:05+00:00",
         "seeds": list(seeds), "success_target": 0.95, "keep": "summaries",
-        "families": [about_family(grid) for grid in grids],
+        "families": [about_group(grid) for grid in grids],
     }  # fmt: skip
     (directory / "about.json").write_text(json.dumps(about), encoding="utf-8")
     return directory

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from endive.report.families import Family, families_of
-from endive.report.load import Results, load
+from endive.report.groups import ReportGroup, groups_of
 from endive.report.page import write_report
+from endive.report.reading import Results, read_results
 from tests.report.builder import BASELINE, CLOSED, PROVIDERS, Grid, write_results
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FAILING = Grid(PROVIDERS.name, PROVIDERS.values, PROVIDERS.title, failing=frozenset({(3, 2), (4, 1)}))
-"""The family of providers and tables, with two failed runs."""
+"""The group of providers and tables, with two failed runs."""
 
 
 @pytest.fixture(scope="session")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep over three families, one of them with two failed runs, with its page."""
+    """A sweep over three groups, one of them with two failed runs, with its page."""
     path = write_results(tmp_path_factory.mktemp("sweep"), [FAILING, BASELINE, CLOSED])
     write_report(path)
     return path
@@ -27,12 +27,12 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def results(directory: Path) -> Results:
-    return load(directory)
+    return read_results(directory)
 
 
 @pytest.fixture(scope="session")
-def families(results: Results) -> tuple[Family, ...]:
-    return families_of(results)
+def groups(results: Results) -> tuple[ReportGroup, ...]:
+    return groups_of(results)
 
 
 @pytest.fixture(scope="session")

@@ -57,8 +57,8 @@ def page(visit: Visit, directory: Path) -> Page:
     return visit(directory / "report.html")[0]
 
 
-def chart(page: Page, name: str, family: str = "provider_tables") -> Locator:
-    return page.locator(f"[id$='-{family}-{name}']")
+def chart(page: Page, name: str, group: str = "provider_tables") -> Locator:
+    return page.locator(f"[id$='-{group}-{name}']")
 
 
 def marks(chart: Locator) -> Locator:
@@ -74,7 +74,7 @@ def eventually(page: Page, holds: Callable[[], bool]) -> None:
     assert holds()
 
 
-def test_every_chart_is_drawn_without_network_or_complaint(visit: Visit, directory: Path) -> None:
+def test_every_chart_is_drawn_without_network_or_errors(visit: Visit, directory: Path) -> None:
     page, watch = visit(directory / "report.html")
 
     assert watch.outside() == []
@@ -95,7 +95,7 @@ def test_every_chart_is_drawn_without_network_or_complaint(visit: Visit, directo
     ],
     ids=["alone", "no load", "failed", "markup"],
 )
-def test_odd_families_are_drawn_without_complaint(visit: Visit, tmp_path: Path, grid: Grid) -> None:
+def test_unusual_groups_are_drawn_without_errors(visit: Visit, tmp_path: Path, grid: Grid) -> None:
     page, watch = visit(write_report(write_results(tmp_path, [grid], seeds=(1,))))
 
     assert watch.complaints == []
@@ -139,7 +139,7 @@ def differs(chart: Locator, before: list[str | None]) -> bool:
     return outline(chart) != before
 
 
-def test_a_choice_changes_the_chart_and_all_charts_of_the_family(page: Page) -> None:
+def test_a_choice_changes_the_chart_and_all_charts_of_the_group(page: Page) -> None:
     before = {name: outline(chart(page, name)) for name in ("latency", "success", "times")}
     other = outline(chart(page, "success", "baseline"))
 
@@ -162,7 +162,7 @@ def test_the_colours_can_be_those_of_another_parameter(page: Page) -> None:
     expect(controls.locator("select[name=only_catalog_num_tables]")).to_be_hidden()
 
 
-def test_the_quantile_and_the_figure_of_the_heat_map_can_be_chosen(page: Page) -> None:
+def test_the_quantile_and_the_metric_of_the_heat_map_can_be_chosen(page: Page) -> None:
     latency, heat = chart(page, "latency"), chart(page, "heat")
     before, texts = outline(latency), heat.locator(".mark-text.role-mark text").all_text_contents()
 
@@ -172,7 +172,7 @@ def test_the_quantile_and_the_figure_of_the_heat_map_can_be_chosen(page: Page) -
     eventually(page, lambda: outline(latency) != before)
 
 
-def test_hovering_shows_exact_figures_with_intervals(page: Page, directory: Path) -> None:
+def test_hovering_shows_exact_metrics_with_intervals(page: Page, directory: Path) -> None:
     rows = pd.read_parquet(directory / "measures" / "experiments.parquet")
     rows = rows[(rows["family"] == "provider_tables") & (rows["catalog.num_tables"] == 1) & (rows["load"] == 5.0)]
     row = rows.set_index("storage.provider").loc["s3"]
@@ -194,7 +194,7 @@ def labels(chart: Locator) -> list[str]:
     return sorted(label for label in chart.locator(".role-axis-label text").all_text_contents() if label)
 
 
-def test_the_wheel_zooms_with_control_and_a_double_click_shows_everything_again(page: Page) -> None:
+def test_the_wheel_zooms_with_control_and_a_double_click_resets_the_view(page: Page) -> None:
     success = chart(page, "success")
     success.scroll_into_view_if_needed()
     box = success.locator("svg").bounding_box()
@@ -263,7 +263,7 @@ def test_the_table_sorts_and_filters(visit: Visit, tmp_path: Path) -> None:
     rows = page.locator("#series tbody tr:visible")
     values = "rows => rows.map(row => Number(row.querySelector('td.n').dataset.v))"
 
-    page.get_by_role("button", name="Usable commits/s").click()
+    page.get_by_role("button", name="Sustainable commits/s").click()
     assert page.locator("#series tbody tr").evaluate_all(values) == sorted(
         page.locator("#series tbody tr").evaluate_all(values), reverse=True
     )
@@ -273,7 +273,7 @@ def test_the_table_sorts_and_filters(visit: Visit, tmp_path: Path) -> None:
     expect(page.locator("#count")).to_have_text("1 series")
 
 
-def test_charts_say_what_they_show_to_those_who_cannot_see_them(page: Page) -> None:
+def test_charts_have_alternative_text(page: Page) -> None:
     for place in page.locator(".chart").all():
         assert place.get_attribute("role") == "graphics-document"
         assert len(place.get_attribute("aria-label") or "") > 30

@@ -1,4 +1,4 @@
-"""Every chart is valid Vega-Lite, and a family gets those that make sense for it."""
+"""Every chart is valid Vega-Lite, and a group gets those that make sense for it."""
 
 import json
 from pathlib import Path
@@ -11,23 +11,23 @@ import vl_convert
 from endive.report import Picture
 from endive.report.charts import draw
 from endive.report.drawing import Drawing
-from endive.report.families import Family, families_of
-from endive.report.load import load
-from endive.report.measures import DEFINITIONS
+from endive.report.groups import ReportGroup, groups_of
+from endive.report.metrics import DEFINITIONS
+from endive.report.reading import read_results
 from endive.report.specs import columns_of, picture_of, script_json, spec_of
 from endive.report.static import VEGA_LITE, write_pictures
 from endive.report.theme import DARK, LIGHT
 from tests.report.builder import SCALE, Grid, write_results
 
-ALL = ["latency", "success", "committed", "heat", "usable", "times", "kinds"]
+ALL = ["latency", "success", "committed", "heat", "sustainable", "times", "kinds"]
 
 
-def names(family: Family) -> list[str]:
-    return [drawing.name for drawing in draw(family)]
+def names(group: ReportGroup) -> list[str]:
+    return [drawing.name for drawing in draw(group)]
 
 
-def drawing_of(family: Family, name: str) -> Drawing:
-    return next(drawing for drawing in draw(family) if drawing.name == name)
+def drawing_of(group: ReportGroup, name: str) -> Drawing:
+    return next(drawing for drawing in draw(group) if drawing.name == name)
 
 
 def controls(drawing: Drawing) -> dict[str, list[str]]:
@@ -36,16 +36,16 @@ def controls(drawing: Drawing) -> dict[str, list[str]]:
     return {param["name"]: param["bind"]["options"] for param in params if "options" in (param.get("bind") or {})}
 
 
-def test_a_family_with_several_parameters_has_every_chart(families: tuple[Family, ...]) -> None:
-    assert names(families[0]) == ALL
+def test_a_group_with_several_parameters_has_every_chart(groups: tuple[ReportGroup, ...]) -> None:
+    assert names(groups[0]) == ALL
 
 
-def test_where_only_the_load_varies_there_is_nothing_to_compare(families: tuple[Family, ...]) -> None:
-    assert names(families[1]) == ["latency", "success", "committed", "times"]  # one operation type, one series
+def test_a_group_that_varies_only_the_load_has_no_comparing_charts(groups: tuple[ReportGroup, ...]) -> None:
+    assert names(groups[1]) == ["latency", "success", "committed", "times"]  # one operation type, one series
 
 
-def test_every_parameter_can_be_chosen_or_spread_by_colour(families: tuple[Family, ...]) -> None:
-    chosen = controls(drawing_of(families[0], "latency"))
+def test_every_parameter_can_be_chosen_or_spread_by_colour(groups: tuple[ReportGroup, ...]) -> None:
+    chosen = controls(drawing_of(groups[0], "latency"))
 
     assert chosen["colour_by"] == ["storage_provider", "catalog_num_tables"]
     assert chosen["only_catalog_num_tables"] == ["1", "2", "10"]
@@ -53,26 +53,26 @@ def test_every_parameter_can_be_chosen_or_spread_by_colour(families: tuple[Famil
     assert chosen["quantile"] == ["p50", "p95", "p99", "p999"]
 
 
-def test_a_single_parameter_is_always_spread_and_needs_no_control(families: tuple[Family, ...]) -> None:
-    assert controls(drawing_of(families[2], "success")) == {}
+def test_a_single_parameter_is_always_spread_and_needs_no_control(groups: tuple[ReportGroup, ...]) -> None:
+    assert controls(drawing_of(groups[2], "success")) == {}
 
 
-def test_heat_maps_show_three_figures(families: tuple[Family, ...]) -> None:
-    assert controls(drawing_of(families[0], "heat"))["heat"] == ["success", "all_p99_ms", "committed_per_s"]
+def test_heat_maps_show_three_metrics(groups: tuple[ReportGroup, ...]) -> None:
+    assert controls(drawing_of(groups[0], "heat"))["heat"] == ["success", "all_p99_ms", "committed_per_s"]
 
 
-def test_a_closed_loop_has_no_diagonal(families: tuple[Family, ...]) -> None:
-    opened, closed = (json.dumps(spec_of(drawing_of(family, "committed"))) for family in (families[0], families[2]))
+def test_a_closed_loop_has_no_diagonal(groups: tuple[ReportGroup, ...]) -> None:
+    opened, closed = (json.dumps(spec_of(drawing_of(group, "committed"))) for group in (groups[0], groups[2]))
 
     assert "strokeDash" in opened
     assert "strokeDash" not in closed
-    assert '"Clients"' in closed
+    assert '"Writers"' in closed
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_charts_compile_and_have_what_the_page_needs(families: tuple[Family, ...], place: int) -> None:
-    for drawing in draw(families[place]):
-        vega: dict[str, Any] = vl_convert.vegalite_to_vega(picture_of(families[place], drawing), vl_version=VEGA_LITE)
+def test_charts_compile_and_have_what_the_page_needs(groups: tuple[ReportGroup, ...], place: int) -> None:
+    for drawing in draw(groups[place]):
+        vega: dict[str, Any] = vl_convert.vegalite_to_vega(picture_of(groups[place], drawing), vl_version=VEGA_LITE)
         assert vega["marks"]
         assert spec_of(drawing)["width"] == "container"
         assert drawing.description.endswith(".")
@@ -85,38 +85,38 @@ def test_charts_compile_and_have_what_the_page_needs(families: tuple[Family, ...
         Grid("alone", {}, load_key=None),
         Grid("one", {SCALE: (500.0,)}),
         Grid("no_load", {"storage.provider": ("s3", "s3x"), "catalog.num_tables": (1, 2, 4)}, load_key=None),
-        Grid("unusable", {"storage.provider": ("gcp", "s3"), SCALE: (20.0, 50.0)}),
+        Grid("unsustainable", {"storage.provider": ("gcp", "s3"), SCALE: (20.0, 50.0)}),
     ],
     ids=lambda grid: grid.name,
 )
-def test_charts_of_odd_families_compile(tmp_path: Path, grid: Grid) -> None:
-    (family,) = families_of(load(write_results(tmp_path, [grid], seeds=(1,))))
-    drawings = draw(family)
+def test_charts_of_unusual_groups_compile(tmp_path: Path, grid: Grid) -> None:
+    (group,) = groups_of(read_results(write_results(tmp_path, [grid], seeds=(1,))))
+    drawings = draw(group)
 
     assert {"success", "times"} <= {drawing.name for drawing in drawings}
     for drawing in drawings:
-        assert vl_convert.vegalite_to_svg(picture_of(family, drawing), vl_version=VEGA_LITE).startswith("<svg")
+        assert vl_convert.vegalite_to_svg(picture_of(group, drawing), vl_version=VEGA_LITE).startswith("<svg")
 
 
-def test_where_every_run_failed_there_are_no_charts(tmp_path: Path) -> None:
+def test_a_group_whose_runs_all_failed_has_no_charts(tmp_path: Path) -> None:
     grid = Grid("failed", {SCALE: (500.0,)}, failing=frozenset({(0, 1)}))
-    (family,) = families_of(load(write_results(tmp_path, [grid], seeds=(1,))))
+    (group,) = groups_of(read_results(write_results(tmp_path, [grid], seeds=(1,))))
 
-    assert draw(family) == ()
+    assert draw(group) == ()
 
 
 def test_one_seed_has_no_bands(tmp_path: Path) -> None:
     grid = Grid("seeds", {"storage.provider": ("s3", "s3x"), SCALE: (500.0, 1000.0)})
     one, two = (
-        families_of(load(write_results(tmp_path / str(len(seeds)), [grid], seeds)))[0] for seeds in ((1,), (1, 2))
+        groups_of(read_results(write_results(tmp_path / str(len(seeds)), [grid], seeds)))[0] for seeds in ((1,), (1, 2))
     )
 
     assert '"area"' not in json.dumps(spec_of(drawing_of(one, "success")))
     assert '"area"' in json.dumps(spec_of(drawing_of(two, "success")))
 
 
-def test_pictures_say_what_is_chosen_and_need_no_style_sheet(families: tuple[Family, ...], tmp_path: Path) -> None:
-    write_pictures(tmp_path, families[0], drawing_of(families[0], "latency"), [Picture.SVG, Picture.PNG])
+def test_pictures_state_the_selection_and_need_no_style_sheet(groups: tuple[ReportGroup, ...], tmp_path: Path) -> None:
+    write_pictures(tmp_path, groups[0], drawing_of(groups[0], "latency"), [Picture.SVG, Picture.PNG])
 
     svg = (tmp_path / "provider_tables-latency.svg").read_text(encoding="utf-8")
     texts = ["".join(element.itertext()) for element in ET.fromstring(svg).iter() if element.tag.endswith("text")]  # noqa: S314
@@ -126,8 +126,8 @@ def test_pictures_say_what_is_chosen_and_need_no_style_sheet(families: tuple[Fam
     assert (tmp_path / "provider_tables-latency.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_data_are_plain_json(families: tuple[Family, ...]) -> None:
-    columns = columns_of(families[0].points)
+def test_data_are_plain_json(groups: tuple[ReportGroup, ...]) -> None:
+    columns = columns_of(groups[0].points)
 
     assert json.loads(script_json(columns)) == columns
     assert {type(value) for values in columns.values() for value in values} <= {str, int, float, bool, type(None)}

@@ -1,4 +1,4 @@
-"""The page: everything in one file, its figures those of the Parquet files, nothing of the input taken for markup."""
+"""The page: everything in one file, the metrics of the Parquet files, no input taken for markup."""
 
 import html
 import json
@@ -69,8 +69,8 @@ def query(sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def points_of(page: Page, family: str) -> dict[str, list[Any]]:
-    (points,) = [data["points"] for name, data in page.document["families"].items() if name.endswith(f"-{family}")]
+def points_of(page: Page, group: str) -> dict[str, list[Any]]:
+    (points,) = [data["points"] for name, data in page.document["groups"].items() if name.endswith(f"-{group}")]
     columns: dict[str, list[Any]] = points
     return columns
 
@@ -79,21 +79,21 @@ def points_of(page: Page, family: str) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize(
-    "figure",
+    "metric",
     ["success", "offered_per_s", "committed_per_s", "all_p50_ms", "all_p999_ms", "time_conflict_io_ms"],
 )
-@pytest.mark.parametrize("family", ["provider_tables", "baseline", "closed"])
+@pytest.mark.parametrize("group", ["provider_tables", "baseline", "closed"])
 def test_means_and_intervals_are_those_that_duckdb_computes_from_the_runs(
-    directory: Path, page: Page, family: str, figure: str
+    directory: Path, page: Page, group: str, metric: str
 ) -> None:
     rows = query(
-        f"""select experiment, avg({figure}) as mean, stddev_samp({figure}) / sqrt(count({figure})) as error,
-                   count({figure}) as seeds
-            from '{directory}/measures/runs.parquet' where family = '{family}' and status = 'done'
+        f"""select experiment, avg({metric}) as mean, stddev_samp({metric}) / sqrt(count({metric})) as error,
+                   count({metric}) as seeds
+            from '{directory}/measures/runs.parquet' where family = '{group}' and status = 'done'
             group by experiment"""  # noqa: S608
     )
-    points = points_of(page, family)
-    shown = dict(zip(points["experiment"], zip(points[figure], points[f"{figure}_ci"], strict=True), strict=True))
+    points = points_of(page, group)
+    shown = dict(zip(points["experiment"], zip(points[metric], points[f"{metric}_ci"], strict=True), strict=True))
 
     assert len(rows) == len(shown)
     for experiment, mean, error, seeds in rows:
@@ -101,7 +101,7 @@ def test_means_and_intervals_are_those_that_duckdb_computes_from_the_runs(
         assert shown[experiment][1] == pytest.approx(T_95[seeds] * error, rel=1e-2)
 
 
-def test_the_usable_throughput_in_the_table_is_that_of_duckdb(directory: Path, page: Page) -> None:
+def test_the_sustainable_throughput_in_the_table_is_that_of_duckdb(directory: Path, page: Page) -> None:
     best = query(
         f"""with points as (
                 select "storage.provider" as provider, "catalog.num_tables" as tables, "{SCALE}" as scale,
@@ -123,10 +123,10 @@ def test_the_usable_throughput_in_the_table_is_that_of_duckdb(directory: Path, p
 
 
 def test_every_experiment_is_in_the_page_once(directory: Path, page: Page) -> None:
-    for family, count in query(
+    for group, count in query(
         f"select family, count(*) from '{directory}/measures/experiments.parquet' group by all"  # noqa: S608
     ):
-        experiments = points_of(page, family)["experiment"]
+        experiments = points_of(page, group)["experiment"]
         assert len(experiments) == len(set(experiments)) == count
 
 
@@ -159,13 +159,13 @@ def test_headings_are_in_order_and_links_lead_somewhere(page: Page) -> None:
     assert {(target or "").removeprefix("#") for target in targets} <= set(ids)
 
 
-def test_the_configuration_is_behind_every_chart(page: Page, directory: Path) -> None:
+def test_every_chart_comes_with_its_configuration(page: Page, directory: Path) -> None:
     about = json.loads((directory / "about.json").read_text(encoding="utf-8"))
-    behind = [text for text in page.texts["details"] if "Behind this chart" in text]
+    behind = [text for text in page.texts["details"] if "Definitions and configuration" in text]
 
     assert len(behind) == page.count("figure") == len(page.document["charts"])
     for text in behind:
-        assert any(family["base"] in text and family["sweep"] in text for family in about["families"])
+        assert any(group["base"] in text and group["sweep"] in text for group in about["families"])
         assert "endive 0.1.0 (abc1234)" in text
         assert "iceberg" in text
         assert "measured" in text
@@ -173,7 +173,7 @@ def test_the_configuration_is_behind_every_chart(page: Page, directory: Path) ->
 
 
 def test_failed_runs_are_listed_with_their_messages(page: Page) -> None:
-    (failed,) = [text for text in page.texts["details"] if "Which, and why" in text]
+    (failed,) = [text for text in page.texts["details"] if "Failed runs and their messages" in text]
 
     assert 'failed: retry limit <b>3</b> is "wrong"' in failed
     assert 'failed: retry limit <b>4</b> is "wrong"' in failed
@@ -193,7 +193,7 @@ def test_names_are_text_and_never_markup(tmp_path: Path, directory: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_whole_suite_stays_small(tmp_path: Path) -> None:
+def test_the_page_of_the_published_suite_stays_small(tmp_path: Path) -> None:
     rest = Grid("tables", {"catalog.num_tables": tuple(range(1, 72)), SCALE: SCALES_MS})
     path = write_report(write_results(tmp_path, [BIG, rest], seeds=(1, 2)))
 
@@ -232,7 +232,7 @@ def test_the_command_writes_the_page_and_its_pictures_and_ends_with_the_path(tmp
 
 
 @pytest.mark.usefixtures("_measured")
-def test_the_page_is_beside_the_measures_unless_told_otherwise(tmp_path: Path) -> None:
+def test_the_page_is_beside_the_measures_by_default(tmp_path: Path) -> None:
     directory = write_results(tmp_path, [CLOSED], seeds=(1,))
 
     assert run(str(directory))[0] == 0

@@ -52,7 +52,7 @@ def objects(place: tuple[str, str]) -> ObjectStore:
 def test_the_store_runs_on_it(objects: ObjectStore) -> None:
     options = StoreOptions(compact_here=False, retention_ms=0, max_parallel_writes=2)
     for life in range(2):
-        with Store(objects, options) as store:
+        with Store(objects, options=options) as store:
             store.write([(b"%d/%d" % (life, number), b"v" * 100) for number in range(2000)])
             store.compact()
             store.put(b"last", b"%d" % life)
@@ -158,7 +158,7 @@ def test_a_record_store_that_does_not_answer_leaves_inserts_unknown() -> None:
 def test_two_phase_create_runs_on_it(records: RecordStore) -> None:
     ids = (f"{number:032x}" for number in count(1))
     objects = TwoPhaseStore(MemoryStore(), records, ids.__next__, lambda: 0)
-    with Store(objects, StoreOptions(compact_here=False, retention_ms=0)) as store:
+    with Store(objects, options=StoreOptions(compact_here=False, retention_ms=0)) as store:
         for number in range(20):
             store.put(b"%d" % number, b"value")
         store.compact()

@@ -9,23 +9,20 @@ from dataclasses import dataclass, field
 from math import inf
 
 from endive.errors import CheckpointGoneError, EndiveError, FencedError, MissingObjectError, OutcomeUnknownError
-from endive.kv.log.opening import open_writer, replay_writer
-from endive.kv.log.wal import WAL
-from endive.kv.log.write_queue import WriteQueue
+from endive.kv.log.epochs import open_exclusive
 from endive.kv.maintenance.check import check_store
 from endive.kv.maintenance.compactor import claim_compactor, compact_levels, compact_wal
 from endive.kv.maintenance.garbage_collector import collect_garbage
-from endive.kv.sst.format import encode_sst
-from endive.kv.sst.lookup import find_in_groups, find_in_runs
+from endive.kv.sst.lookup import find_in_entries, find_in_runs
 from endive.kv.sst.reading import NoCache
 from endive.kv.views import View, create_checkpoint, newest_view, view_at
-from endive.protocol.fencing import append
-from endive.protocol.requests import NewId, Sleep, Steps, ask
+from endive.protocol.requests import Sleep, Steps, ask
 from endive.rng import Stream, stream
 from endive.sim.config.profiles import load_profile_set
 from endive.sim.delays import delay_of
 from endive.testing.virtual_time import ClusterFaults, Machine, SimulatedCluster, latency_from, short_latency
 from tests.simulation.history import NOTHING, History, Operation
+from tests.simulation.pipelined import PipelinedWriter
 
 Life = Callable[[Machine, Stream, float], Steps[None]]
 
@@ -96,17 +93,14 @@ class Run:
         yield from ask(Sleep(delay_ms))
         while True:
             try:
-                lease = yield from open_writer(self.parallel_writes)
-                manifest, groups = yield from replay_writer(lease)
+                state = yield from open_exclusive(parallel_writes=self.parallel_writes, claims_max=1)
             except EndiveError as error:
                 self._note(machine, error)
                 yield from ask(Sleep(1000 * rng.random()))
                 continue
-            seq = manifest.value.row_seq_last_compacted
-            queue = WriteQueue(lease.next_slot, seq, groups, self.parallel_writes, 1000)
+            writer = PipelinedWriter(state, self.parallel_writes)
             clients = [
-                self.cluster.start(machine, self.client(machine, queue, lease.epoch, rng.child(number)))
-                for number in range(3)
+                self.cluster.start(machine, self.client(machine, writer, rng.child(number))) for number in range(3)
             ]
             while not all(client.is_over for client in clients):
                 yield from ask(Sleep(50))
@@ -114,31 +108,24 @@ class Run:
                 return
             yield from ask(Sleep(20_000 * rng.random()))
 
-    def client(self, machine: Machine, queue: WriteQueue, epoch: int, rng: Stream) -> Steps[None]:
-        """Put batches, one after the other, until the writer halts: the same moves as `Store` makes with threads."""
+    def client(self, machine: Machine, writer: PipelinedWriter, rng: Stream) -> Steps[None]:
+        """Put rows, one write after the other, until the writer fails."""
         for _ in range(3 + int(6 * rng.random())):
             yield from ask(Sleep(3000 * rng.random()))
-            if queue.halted is not None:
+            if writer.error is not None:
                 return
             rows, called = self._new_rows(rng)
-            batch = queue.add(rows)
-            while not batch.is_durable and queue.halted is None:
-                if batch.slot or not queue.can_take():
+            written = writer.pipeline.add_rows(rows)
+            while not written.is_durable and writer.error is None:
+                if not writer.pipeline.can_take():
                     yield from ask(Sleep(5))
                     continue
-                taken = queue.take()
-                put_id = yield from ask(NewId())
-                body = encode_sst(taken.sorted_rows(), epoch, put_id)
-                try:
-                    yield from append(WAL, taken.slot, body, epoch)
-                except EndiveError as error:
+                yield from writer.commit()
+                for error in writer.errors:
                     self._note(machine, error)
-                    queue.halt(error)
-                else:
-                    queue.landed(taken)
             for operation in called:
-                # What was not confirmed may still turn out to have happened.
-                operation.answered_ms = self.cluster.now_ms if batch.is_durable else inf
+                # A write that was not confirmed may still turn out to have happened.
+                operation.answered_ms = self.cluster.now_ms if written.is_durable else inf
 
     def reader(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
         """Look at the newest state again and again, all keys in one view."""
@@ -156,7 +143,6 @@ class Run:
             else:
                 for operation, value in zip(called, found, strict=True):
                     operation.value, operation.answered_ms = value, self.cluster.now_ms
-                    operation.is_void = self.parallel_writes > 1  # readers wait at a gap, so they may be behind
                 pairs = {value.partition("/")[0] for value in found[:2]}
                 if len(pairs) > 1:
                     self.notes.append(f"torn: {found}")
@@ -165,7 +151,7 @@ class Run:
     def _values(self, view: View) -> Steps[list[str]]:
         found = []
         for key in KEYS:
-            row = find_in_groups(view.groups, key.encode())
+            row = find_in_entries(view.entries, key.encode())
             if row is None:
                 row = yield from find_in_runs(view.manifest.value.runs, key.encode(), NoCache())
             found.append(NOTHING if row is None or row.value is None else row.value.decode())
@@ -242,15 +228,12 @@ class Run:
 
     def _last_look(self) -> Steps[None]:
         called = [self.history.call(key, self.cluster.now_ms) for key in KEYS]
-        lease = yield from open_writer(self.parallel_writes)
-        manifest, groups = yield from replay_writer(lease)
-        queue = WriteQueue(lease.next_slot, 0, groups, 1, 10**9)
+        state = yield from open_exclusive(parallel_writes=self.parallel_writes)
         for operation in called:
-            row = queue.find(operation.key.encode())
-            value = None if row is None else row[0]
+            row = state.recent.find(operation.key.encode())
             if row is None:
-                found = yield from find_in_runs(manifest.value.runs, operation.key.encode(), NoCache())
-                value = None if found is None else found.value
+                row = yield from find_in_runs(state.manifest.value.runs, operation.key.encode(), NoCache())
+            value = None if row is None else row.value
             operation.value, operation.answered_ms = (value or b"").decode(), self.cluster.now_ms
         report = yield from check_store()
         self.notes.extend(map(str, report.findings))

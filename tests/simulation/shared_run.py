@@ -1,6 +1,6 @@
-"""One seeded run of a shared store: members, readers, compactors, collectors and now and then an exclusive writer.
+"""One seeded run: shared writers, exclusive ones with batches in flight, readers, compactors, garbage collectors.
 
-Every work appends a number of its own to two keys, so that a value is the history of its key. At the end
+Every transaction function appends a number of its own to two keys: a value is the history of its key. At the end
 
 * every acknowledged number is there once, and no number twice;
 * what any read saw is the beginning of that history, and both keys held the same;
@@ -17,18 +17,16 @@ from functools import partial
 from math import inf
 
 from endive.errors import EndiveError, MissingObjectError
-from endive.kv.log.opening import open_writer, replay_writer
-from endive.kv.log.shared_epoch import MemberState, catch_up, commit_group, join_alone, join_shared, newest_state
-from endive.kv.log.wal import WAL
+from endive.kv.log.committing import commit_batch
+from endive.kv.log.epochs import open_exclusive, open_shared
+from endive.kv.log.state import StoreState, newest_state, refreshed
 from endive.kv.maintenance.check import check_store
-from endive.kv.sst.format import Rows, encode_sst
-from endive.kv.sst.lookup import find_in_groups, find_in_runs
 from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_functions
-from endive.protocol.fencing import append
-from endive.protocol.requests import NewId, Sleep, Steps, ask
+from endive.protocol.requests import Sleep, Steps, ask
 from endive.rng import Stream
 from endive.testing.virtual_time import ClusterFaults, Machine
+from tests.simulation.pipelined import PipelinedWriter
 from tests.simulation.run import DURATION_MS, QUIET_MS, Run
 
 KEYS = (b"a", b"b")
@@ -53,7 +51,7 @@ class Seen:
 
 
 class RefusedError(Exception):
-    """A work's own error."""
+    """An error of a transaction function."""
 
 
 def append_number(number: str, refuses: bool, transaction: Transaction) -> Steps[None]:
@@ -82,11 +80,11 @@ class SharedRun(Run):
     refused: set[str] = field(default_factory=set)
     seen: list[Seen] = field(default_factory=list)
     owners: float = 0.0
-    """How many of those who join keep their epoch to themselves."""
+    """Share of the writers that claim an epoch exclusively, and commit one batch after the other."""
 
     def play(self) -> list[str]:
         for number in range(3 + int(3 * self.rng.random())):
-            self._boot(f"member {number}", self.member, delayed=number > 1)
+            self._boot(f"writer {number}", self.shared_writer, delayed=number > 1)
         for number in range(2):
             self._boot(f"reader {number}", self.shared_reader)
         for number in range(1 + int(2 * self.rng.random())):
@@ -103,26 +101,26 @@ class SharedRun(Run):
 
     # Lives.
 
-    def member(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
-        """Join, or take the store, commit groups until something ends it, join again."""
+    def shared_writer(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
+        """Join, or take the store, commit batches until something ends it, join again."""
         yield from ask(Sleep(delay_ms))
         while True:
             try:
-                state = yield from join_alone() if rng.random() < self.owners else join_shared()
+                state = yield from open_exclusive() if rng.random() < self.owners else open_shared()
                 for _ in range(3 + int(10 * rng.random())):
                     yield from ask(Sleep(2000 * rng.random() ** 2))
-                    state = yield from self.group(state, rng)
+                    state = yield from self.batch(state, rng)
             except EndiveError as error:
                 self._note(machine, error)
             yield from ask(Sleep(3000 * rng.random()))
 
-    def group(self, state: MemberState, rng: Stream) -> Steps[MemberState]:
-        """Commit one to three works, some of which refuse."""
+    def batch(self, state: StoreState, rng: Stream) -> Steps[StoreState]:
+        """Commit one to three functions, some of which raise an error."""
         numbers = [self._new_number() for _ in range(1 + int(3 * rng.random()))]
         refusals = [rng.random() < 0.2 for _ in numbers]
-        works = [partial(append_number, *pair) for pair in zip(numbers, refusals, strict=True)]
+        functions = [partial(append_number, *pair) for pair in zip(numbers, refusals, strict=True)]
         self.refused.update(number for number, refuses in zip(numbers, refusals, strict=True) if refuses)
-        committed = yield from commit_group(state, works, NoCache())
+        committed = yield from commit_batch(state, functions, NoCache())
         for number, outcome in zip(numbers, committed.outcomes, strict=True):
             if outcome.error is None:
                 self.appended[number].acknowledged_ms = self.cluster.now_ms
@@ -133,7 +131,7 @@ class SharedRun(Run):
     def shared_reader(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
         """Read again and again, from a state that gets older and older, or newly found."""
         yield from ask(Sleep(delay_ms / 10))
-        state: MemberState | None = None
+        state: StoreState | None = None
         while True:
             begun_ms = self.cluster.now_ms
             try:
@@ -141,7 +139,7 @@ class SharedRun(Run):
                     state = yield from newest_state()
                     fresh = state
                 else:
-                    fresh = yield from catch_up(state)
+                    fresh = yield from refreshed(state)
                 if fresh is not None:
                     manifest = fresh.manifest.value
                     outcomes, _ = yield from run_functions((read_both,), manifest.runs, fresh.recent, NoCache())
@@ -154,27 +152,42 @@ class SharedRun(Run):
             yield from ask(Sleep(6000 * rng.random()))
 
     def alone(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
-        """Open the store as an exclusive writer, and append a few numbers."""
+        """Claim the store exclusively, and let three clients commit with several batches in flight."""
         yield from ask(Sleep(delay_ms))
-        try:
-            lease = yield from open_writer(1 + int(2 * rng.random()))
-            manifest, groups = yield from replay_writer(lease)
-            row = find_in_groups(groups, KEYS[0])
-            if row is None:
-                row = yield from find_in_runs(manifest.value.runs, KEYS[0], NoCache())
-            held = numbers_in(None if row is None else row.value)
-            for count in range(1 + int(3 * rng.random())):
-                number = self._new_number()
-                held = (*held, number)
-                value = ",".join(held).encode()
-                seq = 1_000_000 * lease.epoch + count
-                put_id = yield from ask(NewId())
-                body = encode_sst(Rows(list(KEYS), [value, value], [seq, seq]), lease.epoch, put_id)
-                yield from append(WAL, lease.next_slot + count, body, lease.epoch)
+        for _ in range(1 + int(3 * rng.random())):
+            parallel_writes = 1 + int(4 * rng.random())
+            try:
+                state = yield from open_exclusive(parallel_writes=parallel_writes)
+            except EndiveError as error:
+                self._note(machine, error)
+                continue
+            writer = PipelinedWriter(state, parallel_writes)
+            clients = [
+                self.cluster.start(machine, self.client_of_functions(machine, writer, rng.child(number)))
+                for number in range(3)
+            ]
+            while not all(client.is_over for client in clients):
+                yield from ask(Sleep(50))
+
+    def client_of_functions(self, machine: Machine, writer: PipelinedWriter, rng: Stream) -> Steps[None]:
+        """Commit functions, one after the other, until the writer fails."""
+        for _ in range(2 + int(6 * rng.random())):
+            yield from ask(Sleep(500 * rng.random()))
+            if writer.error is not None:
+                return
+            number, refuses = self._new_number(), rng.random() < 0.2
+            if refuses:
+                self.refused.add(number)
+            result = writer.submit(partial(append_number, number, refuses))
+            while result.outcome is None and writer.error is None:
+                if not writer.pipeline.can_take():
+                    yield from ask(Sleep(5))
+                    continue
+                yield from writer.commit()
+                for error in writer.errors:
+                    self._note(machine, error)
+            if result.outcome is not None and result.outcome.error is None:
                 self.appended[number].acknowledged_ms = self.cluster.now_ms
-                yield from ask(Sleep(500 * rng.random()))
-        except EndiveError as error:
-            self._note(machine, error)
 
     def _new_number(self) -> str:
         self.values += 1
@@ -195,8 +208,8 @@ class SharedRun(Run):
         return wrong + list(self._faults(first, second))
 
     def _end(self) -> Steps[tuple[Numbers, Numbers]]:
-        state = yield from join_shared()
-        committed = yield from commit_group(state, (read_both,), NoCache())
+        state = yield from open_shared()
+        committed = yield from commit_batch(state, (read_both,), NoCache())
         report = yield from check_store()
         if report.findings:
             raise MissingObjectError("; ".join(map(str, report.findings)))

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from tests.races import member_mutants as mutants
+from tests.races import writer_mutants as mutants
 from tests.simulation.shared_run import SharedRun, failures
 
 
@@ -43,5 +43,5 @@ def test_runs_do_something() -> None:
 
 @pytest.mark.slow
 def test_runs_find_what_is_wrong_with_a_mutant() -> None:
-    with mutants.compacted_means_ghost():
+    with mutants.compacted_means_stale():
         assert any("there twice" in failure for failure in failures(range(60)))

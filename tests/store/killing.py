@@ -24,9 +24,7 @@ from endive.kv.maintenance.check import check_store
 from endive.objects import open_objects
 from endive.rng import Stream, stream
 
-OPTIONS = StoreOptions(
-    compact_here=False, poll_interval_ms=50, flush_interval_ms=2, memtable_bytes=20_000, max_parallel_writes=2
-)
+OPTIONS = StoreOptions(compact_here=False, poll_interval_ms=50, flush_interval_ms=2, max_parallel_writes=2)
 
 
 def write(url: str, name: str, log: Path, endpoint: str | None) -> None:
@@ -35,7 +33,7 @@ def write(url: str, name: str, log: Path, endpoint: str | None) -> None:
     number = 0
     while True:
         try:
-            store = Store(open_objects(url, endpoint=endpoint), OPTIONS)
+            store = Store(open_objects(url, endpoint=endpoint), options=OPTIONS)
             while True:
                 number += 1
                 key = f"{name}-{os.getpid()}-{number}"
@@ -109,13 +107,13 @@ def fight(url: str, kills: int, seed: int, endpoint: str | None = None) -> dict[
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         acknowledged = [key for file in sorted(log.iterdir()) for key in file.read_text().splitlines()]
-    with Store(open_objects(url, endpoint=endpoint), OPTIONS) as store:
+    with Store(open_objects(url, endpoint=endpoint), options=OPTIONS) as store:
         held = dict(store.scan())
         missing = [key for key in acknowledged if held.get(key.encode()) != key.encode()]
         missing += [key for key in acknowledged if held.get(f"{key}+".encode()) != key.encode()]
         torn = [key.decode() for key in held if not key.endswith(b"+") and key != b"last" and key + b"+" not in held]
         faults = list(map(str, store.driver.run(check_store()).findings))
-        epoch = store.lease.epoch
+        epoch = store.epoch
     return {
         "kills": count,
         "acknowledged": len(acknowledged),

@@ -17,7 +17,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from endive.kv import SharedOptions, SharedStore
+from endive.kv import Store, StoreOptions
 from endive.kv.maintenance.check import check_store
 from endive.kv.transaction import Transaction
 from endive.objects import open_objects
@@ -25,7 +25,7 @@ from endive.protocol.requests import Steps
 from endive.rng import stream
 from tests.store.killing import forked, killed
 
-OPTIONS = SharedOptions(compact_slots=20, poll_interval_ms=20, collect_interval_ms=200, retention_ms=500)
+OPTIONS = StoreOptions(compact_entries=20, poll_interval_ms=20, collect_interval_ms=200, retention_ms=500)
 THREADS = 2
 PROGRESS_S = 20
 
@@ -39,7 +39,7 @@ def increment(key: bytes, transaction: Transaction) -> Steps[int]:
     return int(own or b"0") + 1
 
 
-def count_up(store: SharedStore, key: str, log: Path) -> None:
+def count_up(store: Store, key: str, log: Path) -> None:
     """Increment for ever; note what was acknowledged."""
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     while True:
@@ -49,7 +49,7 @@ def count_up(store: SharedStore, key: str, log: Path) -> None:
 
 def member(url: str, name: str, directory: Path, endpoint: str | None) -> None:
     """Open the store and count in several threads."""
-    store = SharedStore(open_objects(url, endpoint=endpoint), OPTIONS)
+    store = Store(open_objects(url, endpoint=endpoint), "shared", OPTIONS)
     keys = [f"{name}-{os.getpid()}-{number}" for number in range(THREADS)]
     threads = [threading.Thread(target=count_up, args=(store, key, directory / key)) for key in keys]
     for thread in threads:
@@ -100,7 +100,7 @@ def get_total(transaction: Transaction) -> Steps[int]:
 
 def verdict(url: str, endpoint: str | None, acknowledged: dict[str, int], count: int) -> dict[str, object]:
     """Compare what was acknowledged with what is there."""
-    with SharedStore(open_objects(url, endpoint=endpoint), OPTIONS) as store:
+    with Store(open_objects(url, endpoint=endpoint), "shared", OPTIONS) as store:
         held = {key.decode().removeprefix("own/"): int(value) for key, value in store.read(scan_own)}
         total = store.read(get_total)
         faults = list(map(str, store.driver.run(check_store()).findings))

@@ -1,4 +1,4 @@
-"""A process that keeps the store's epoch to itself: one request for a commit, and what happens when others write."""
+"""An exclusive writer that reopens: one request for a commit, and how it shares the store when others write."""
 
 import threading
 from dataclasses import replace
@@ -7,22 +7,21 @@ from time import sleep
 import pytest
 
 from endive.errors import OutcomeUnknownError, StoreNotFoundError
-from endive.kv import SharedStore, Store
-from endive.kv.log.shared_epoch import catch_up
+from endive.kv import Store
+from endive.kv.log.state import refreshed
 from endive.objects import MemoryStore
 from endive.protocol.requests import ObjectInfo
-from tests.store.test_shared import QUIET, Gone, add_one, get, in_threads, put
+from tests.store.functions import REOPENING, Paused, Unreliable, add_one, get, in_threads, put, reopening, shared
 
-OWN = replace(QUIET, exclusive=True, retake_ms=3_600_000)
-AT_ONCE = replace(OWN, retake_ms=0)
+AT_ONCE = replace(REOPENING, retake_ms=0)
 """Takes the store back with the next commit but one."""
 
 
-def requests(store: SharedStore) -> dict[str, int]:
+def requests(store: Store) -> dict[str, int]:
     return {name: count for name, count in store.stats().items() if name.startswith("requests_")}
 
 
-def requests_of_a_commit(store: SharedStore) -> dict[str, int]:
+def requests_of_a_commit(store: Store) -> dict[str, int]:
     before = requests(store)
     store.transact(add_one(b"n"))
     after = requests(store)
@@ -30,73 +29,73 @@ def requests_of_a_commit(store: SharedStore) -> dict[str, int]:
 
 
 def test_a_commit_is_one_request() -> None:
-    with SharedStore(MemoryStore(), OWN) as store:
+    with reopening(MemoryStore()) as store:
         store.transact(add_one(b"n"))
 
         assert requests_of_a_commit(store) == {"requests_PutIfAbsent": 1}
 
 
-def test_there_must_be_a_store_unless_one_is_to_be_made() -> None:
+def test_a_store_that_does_not_exist_is_not_created_unless_asked() -> None:
     with pytest.raises(StoreNotFoundError):
-        SharedStore(MemoryStore(), OWN, create=False)
+        reopening(MemoryStore(), create=False)
 
 
-def test_who_only_reads_leaves_the_store_to_its_owner() -> None:
+def test_a_shared_writer_that_only_reads_leaves_the_store_to_its_owner() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, OWN) as owner, SharedStore(objects, QUIET) as member:
+    with reopening(objects) as owner, shared(objects) as other:
         owner.transact(put(b"a", b"1"))
         epoch = owner.stats()["epoch"]
 
-        assert member.read(get(b"a")) == b"1"
+        assert other.read(get(b"a")) == b"1"
         owner.transact(put(b"a", b"2"))
-        assert member.read(get(b"a")) == b"2"
+        assert other.read(get(b"a")) == b"2"
         assert owner.stats()["epoch"] == epoch
 
 
-def test_a_member_that_writes_has_the_store_shared_until_it_is_quiet_again() -> None:
+def test_the_store_is_shared_while_another_process_writes() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, OWN) as owner, SharedStore(objects, QUIET) as member:
+    with reopening(objects) as owner, shared(objects) as other:
         assert owner.transact(add_one(b"n")) == 1
-        assert member.transact(add_one(b"n")) == 2
+        assert other.transact(add_one(b"n")) == 2
         assert owner.transact(add_one(b"n")) == 3
         assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1, "requests_List": 1}
-        assert member.transact(add_one(b"n")) == 5
-        shared = member.stats()["epoch"]
-        owner.options = AT_ONCE
+        assert other.transact(add_one(b"n")) == 5
+        epoch = other.stats()["epoch"]
+        owner._writer._options = AT_ONCE
         owner.transact(add_one(b"n"))  # others have written since its last commit
-        assert owner.stats()["epoch"] == shared
+        assert owner.stats()["epoch"] == epoch
         owner.transact(add_one(b"n"))  # and now they have not
-        assert owner.stats()["epoch"] == shared + 1
+        assert owner.stats()["epoch"] == epoch + 1
         assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1}
-        assert member.read(get(b"n")) == b"8"
+        assert other.read(get(b"n")) == b"8"
 
 
-def test_a_member_that_stays_open_takes_the_store_again_when_it_writes() -> None:
+def test_a_shared_writer_that_stays_open_takes_the_store_again_when_it_writes() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, QUIET) as member, SharedStore(objects, AT_ONCE) as owner:
-        member.driver._sleep = owner.driver._sleep = lambda _: None
+    with shared(objects) as other, reopening(objects, AT_ONCE) as owner:
+        other.driver._sleep = owner.driver._sleep = lambda _: None
         for count in range(0, 12, 4):
-            assert member.transact(add_one(b"n")) == count + 1
+            assert other.transact(add_one(b"n")) == count + 1
             assert owner.transact(add_one(b"n")) == count + 2
             assert owner.transact(add_one(b"n")) == count + 3
             assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1}
 
 
-def test_a_fenced_owner_that_only_reads_does_not_take_the_store_back_at_once() -> None:
+def test_a_fenced_exclusive_writer_that_only_reads_does_not_take_the_store_back_at_once() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, replace(OWN, retake_ms=3_600_000)) as owner, SharedStore(objects, QUIET) as member:
+    with reopening(objects, replace(REOPENING, retake_ms=3_600_000)) as owner, shared(objects) as other:
         owner.transact(add_one(b"n"))
-        member.transact(add_one(b"n"))
+        other.transact(add_one(b"n"))
         assert owner.transact(get(b"n")) == b"2"
-        shared = member.stats()["epoch"]
+        epoch = other.stats()["epoch"]
         owner.transact(add_one(b"n"))
 
-        assert owner.stats()["epoch"] == shared
+        assert owner.stats()["epoch"] == epoch
 
 
-def test_who_opens_to_write_alone_and_only_reads_disturbs_nobody() -> None:
+def test_an_exclusive_writer_that_only_reads_fences_nobody() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, OWN) as owner, SharedStore(objects, OWN) as copy:
+    with reopening(objects) as owner, reopening(objects) as copy:
         owner.transact(add_one(b"n"))
         epoch = owner.stats()["epoch"]
         assert copy.read(get(b"n")) == b"1"
@@ -105,9 +104,9 @@ def test_who_opens_to_write_alone_and_only_reads_disturbs_nobody() -> None:
         assert owner.stats()["epoch"] == epoch
 
 
-def test_a_member_gets_its_turn_however_busy_the_owner_is() -> None:
+def test_a_shared_writer_gets_its_turn_however_busy_the_owner_is() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, OWN) as owner, SharedStore(objects, QUIET) as member:
+    with reopening(objects) as owner, shared(objects) as other:
         is_over = threading.Event()
 
         def keep_busy() -> None:
@@ -118,20 +117,20 @@ def test_a_member_gets_its_turn_however_busy_the_owner_is() -> None:
         busy.start()
         try:
             for number in range(20):
-                assert member.transact(add_one(b"member")) == number + 1
+                assert other.transact(add_one(b"other")) == number + 1
         finally:
             is_over.set()
             busy.join()
-        assert owner.read(get(b"member")) == b"20"
+        assert owner.read(get(b"other")) == b"20"
 
 
-def test_an_owner_that_was_left_behind_by_a_compaction_becomes_the_owner_again() -> None:
+def test_a_fenced_exclusive_writer_behind_a_compaction_takes_the_store_back() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, AT_ONCE) as owner, SharedStore(objects, QUIET) as member:
+    with reopening(objects, AT_ONCE) as owner, shared(objects) as other:
         owner.transact(add_one(b"n"))
         for _ in range(3):
-            member.transact(add_one(b"n"))
-        member.compact()
+            other.transact(add_one(b"n"))
+        other.compact()
         assert owner.read(get(b"n")) == b"4"
         owner.transact(add_one(b"n"))
         owner.transact(add_one(b"n"))
@@ -139,9 +138,9 @@ def test_an_owner_that_was_left_behind_by_a_compaction_becomes_the_owner_again()
         assert requests_of_a_commit(owner) == {"requests_PutIfAbsent": 1}
 
 
-def test_an_owner_and_an_exclusive_writer_take_the_store_from_each_other() -> None:
+def test_two_exclusive_writers_take_the_store_from_each_other() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, OWN) as owner:
+    with reopening(objects) as owner:
         owner.driver._sleep = lambda _: None
         owner.transact(put(b"n", b"1"))
         with Store(objects) as alone:
@@ -150,11 +149,11 @@ def test_an_owner_and_an_exclusive_writer_take_the_store_from_each_other() -> No
         assert owner.transact(add_one(b"n")) == 11
 
 
-def test_owners_in_threads_lose_no_increment() -> None:
+def test_exclusive_writers_in_threads_lose_no_increment() -> None:
     objects = MemoryStore()
-    stores = [SharedStore(objects, OWN) for _ in range(2)]
+    stores = [reopening(objects) for _ in range(2)]
     for store in stores:
-        store.driver._sleep = lambda _: None
+        store.driver._sleep = lambda pause_s: sleep(pause_s / 100)
 
     def count(number: int) -> None:
         for _ in range(10):
@@ -166,36 +165,36 @@ def test_owners_in_threads_lose_no_increment() -> None:
         store.close()
 
 
-def test_a_slot_that_was_filled_unnoticed_and_collected_is_not_filled_again() -> None:
-    objects = Gone()
-    with SharedStore(objects, OWN) as owner, SharedStore(objects, QUIET) as member:
+def test_an_entry_that_was_created_unnoticed_and_deleted_is_not_created_again() -> None:
+    objects = Unreliable()
+    with reopening(objects) as owner, shared(objects) as other:
         owner.transact(add_one(b"n"))
         objects.loses_replies = True
         with pytest.raises(OutcomeUnknownError):  # it has happened
             owner.transact(add_one(b"n"))
         objects.loses_replies = False
-        assert member.transact(add_one(b"n")) == 3
-        member.compact()
-        member.collect()
+        assert other.transact(add_one(b"n")) == 3
+        other.compact()
+        other.collect()
 
         assert owner.transact(add_one(b"n")) == 4
-        assert member.read(get(b"n")) == b"4"
+        assert other.read(get(b"n")) == b"4"
 
 
-def test_a_look_that_ends_after_a_commit_has_its_news_kept() -> None:
+def test_a_refresh_that_ends_after_a_commit_keeps_its_manifest() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, OWN) as store, SharedStore(objects, QUIET) as other:
+    with reopening(objects) as store, shared(objects) as other:
         for number in range(5):
             store.transact(put(b"%d" % number, b"x"))
-        before = store._state
+        before = store._writer.state
         other.compact()
-        looked = store.driver.run(catch_up(before))
+        looked = store.driver.run(refreshed(before))
         store.transact(put(b"last", b"x"))
-        with store._changed:
-            store._learn(looked)
+        with store._group.changed:
+            store._writer._combine(looked)
 
         assert store.stats()["manifest_id"] == looked.manifest.number
-        assert store.stats()["uncompacted_slots"] == 1
+        assert store.stats()["uncompacted_entries"] == 1
 
 
 class Remote(MemoryStore):
@@ -216,10 +215,10 @@ class Remote(MemoryStore):
         return super().list(prefix, after)
 
 
-def test_a_member_gets_its_turn_though_the_owner_fills_slots_quicker_than_it_can_fence() -> None:
-    objects, looking = Remote(), replace(OWN, poll_interval_ms=50)
-    with SharedStore(objects, looking) as owner, SharedStore(objects, QUIET) as member:
-        is_over, waits = threading.Event(), threading.Thread(target=member.transact, args=(add_one(b"member"),))
+def test_a_shared_writer_gets_its_turn_though_the_owner_writes_entries_quicker_than_it_can_fence() -> None:
+    objects, looking = Remote(), replace(REOPENING, poll_interval_ms=50)
+    with reopening(objects, looking) as owner, shared(objects) as other:
+        is_over, waits = threading.Event(), threading.Thread(target=other.transact, args=(add_one(b"other"),))
         busy = threading.Thread(target=lambda: [owner.transact(add_one(b"n")) for _ in iter(is_over.is_set, True)])
         busy.start()
         waits.start()
@@ -232,39 +231,23 @@ def test_a_member_gets_its_turn_though_the_owner_fills_slots_quicker_than_it_can
     assert got_in
 
 
-def test_what_was_compacted_is_let_go_though_commits_bring_no_news() -> None:
+def test_compacted_rows_are_released_though_commits_do_not_refresh() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, replace(OWN, compact_slots=5)) as store, SharedStore(objects, QUIET) as other:
+    with reopening(objects, replace(REOPENING, compact_entries=5)) as store, shared(objects) as other:
         for number in range(20):
             store.transact(put(b"%d" % number, b"x" * 100))
         other.compact()
         store.transact(put(b"last", b"x"))
-        assert store.stats()["uncompacted_slots"] > 5
-        store.look_around()
+        assert store.stats()["uncompacted_entries"] > 5
+        store.poll()
 
-        assert store.stats()["uncompacted_slots"] <= 1
+        assert store.stats()["uncompacted_entries"] <= 1
         assert store.read_cached(get(b"7")) == b"x" * 100
 
 
-class Paused(MemoryStore):
-    """A store whose next create of a slot waits until it may go on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits, self.may_go_on = threading.Event(), threading.Event()
-        self.pauses = False
-
-    def put_if_absent(self, path: str, body: bytes) -> bool:
-        if self.pauses and path.startswith("wal/"):
-            self.pauses = False
-            self.waits.set()
-            assert self.may_go_on.wait(30)
-        return super().put_if_absent(path, body)
-
-
-def test_a_commit_that_began_before_a_compaction_does_not_undo_the_news_of_it() -> None:
+def test_a_commit_that_began_before_a_compaction_keeps_its_manifest() -> None:
     objects = Paused()
-    with SharedStore(objects, OWN) as store:
+    with reopening(objects) as store:
         for number in range(5):
             store.transact(put(b"%d" % number, b"x"))
         objects.pauses = True
@@ -277,20 +260,20 @@ def test_a_commit_that_began_before_a_compaction_does_not_undo_the_news_of_it() 
         committing.join()
 
         assert store.stats()["manifest_id"] == manifest_id
-        assert store.stats()["uncompacted_slots"] == 1
+        assert store.stats()["uncompacted_entries"] == 1
 
 
-def test_a_look_that_began_before_an_epoch_was_claimed_does_not_cost_a_claim() -> None:
+def test_a_refresh_that_began_before_an_epoch_was_claimed_does_not_cost_a_claim() -> None:
     objects = MemoryStore()
-    with SharedStore(objects, AT_ONCE) as owner, SharedStore(objects, QUIET) as member:
+    with reopening(objects, AT_ONCE) as owner, shared(objects) as other:
         owner.transact(add_one(b"n"))
-        stale = owner._state
-        member.transact(add_one(b"n"))
+        stale = owner._writer.state
+        other.transact(add_one(b"n"))
         owner.transact(add_one(b"n"))
         owner.transact(add_one(b"n"))
         epoch = owner.stats()["epoch"]
-        with owner._changed:
-            owner._learn(replace(owner._state, own_epoch=stale.own_epoch))
+        with owner._group.changed:
+            owner._writer._combine(replace(owner._writer.state, own_epoch=stale.own_epoch))
         owner.transact(add_one(b"n"))
 
         assert owner.stats()["epoch"] == epoch

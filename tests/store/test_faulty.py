@@ -28,7 +28,7 @@ def test_no_acknowledged_write_is_lost_under_injected_faults(seed: int) -> None:
         faulty = FaultInjectingStore(objects, seed * 10 + life, BAD, sleep=lambda _: None)
         options = StoreOptions(max_parallel_writes=2, poll_interval_ms=5, compact_bytes=1, retention_ms=0)
         try:
-            with Store(faulty, options) as store:
+            with Store(faulty, options=options) as store:
                 store.driver._sleep = lambda _: None
 
                 def work(name: int, store: Store = store, life: int = life) -> None:
@@ -48,7 +48,7 @@ def test_no_acknowledged_write_is_lost_under_injected_faults(seed: int) -> None:
         except EndiveError:
             continue  # could not open or close; the next life sees the acknowledged writes
 
-    with Store(objects, StoreOptions(compact_here=False)) as store:
+    with Store(objects, options=StoreOptions(compact_here=False)) as store:
         assert [key for key in acknowledged if store.get(key) != key] == []
         assert store.driver.run(check_store()).findings == ()
     assert len(acknowledged) > 30

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from endive.errors import OutcomeUnknownError, StorageAccessError
-from endive.kv import SharedStore
+from endive.kv import Store
 from endive.kv.transaction import Transaction
 from endive.objects import LocalStore, local
 from endive.objects.api import execute_request
@@ -45,7 +45,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.EIO])
 def test_a_commit_whose_directory_could_not_be_synced_counts_once(tmp_path: Path, syncs: Syncs, error: int) -> None:
-    with SharedStore(LocalStore(tmp_path)) as store:
+    with Store(LocalStore(tmp_path), "shared") as store:
         store.transact(add_one)
         syncs.failures, syncs.error = 1, error
 

@@ -58,7 +58,7 @@ class Throttled(MemoryStore):
 
 
 def everything_happens(objects: Throttled) -> None:
-    with Store(objects, QUIET) as store:
+    with Store(objects, options=QUIET) as store:
         store.put(b"a", b"1")
         for _ in range(4):
             store.put(b"a", b"2")
@@ -67,7 +67,7 @@ def everything_happens(objects: Throttled) -> None:
         store.collect()
         objects.is_in_trouble = True
         store.refresh()
-        with Store(objects, QUIET) as newer:
+        with Store(objects, options=QUIET) as newer:
             newer.put(b"b", b"1")
         with pytest.raises(FencedError):
             store.put(b"c", b"")
@@ -77,7 +77,7 @@ def test_events_carry_facts(lines: Lines) -> None:
     everything_happens(Throttled())
 
     first, second = lines.of("opened")
-    assert (first["epoch"], first["next_slot"], first["groups_replayed"]) == (1, 2, 1)  # its own fence
+    assert (first["epoch"], first["next_entry"], first["entries_replayed"]) == (1, 2, 1)  # its own fence
     assert first["survives_power_loss"] is False  # it is in memory
     assert (second["epoch"], second["level"], second["logger"]) == (2, "info", "endive.kv.store")
     assert [line["rows"] for line in lines.of("compacted")] == [1, 1, 1, 1]
@@ -98,16 +98,16 @@ def test_a_request_that_is_repeated_says_so(lines: Lines) -> None:
     assert "503 slow down" in str(repeated["message"])
 
 
-def test_trouble_in_the_background_is_told(lines: Lines) -> None:
+def test_trouble_in_the_background_is_logged(lines: Lines) -> None:
     objects = MemoryStore()
     options = StoreOptions(compact_bytes=1, poll_interval_ms=1)
-    with Store(objects, options) as store:
-        objects.put(WAL.path_of(store.lease.next_slot + 1), b"foreign")
-        store.put(b"a", b"1")  # the slot before it; the compactor meets the foreign one
-        while not lines.of("housekeeping_failed"):
+    with Store(objects, options=options) as store:
+        objects.put(WAL.path_of(store.wal_end + 2), b"foreign")
+        store.put(b"a", b"1")  # the entry before it; the compactor meets the foreign one
+        while not lines.of("maintenance_failed"):
             pass
 
-    failed = lines.of("housekeeping_failed")[0]
+    failed = lines.of("maintenance_failed")[0]
     assert (failed["level"], failed["error"]) == ("error", "CorruptObjectError")
 
 
@@ -167,5 +167,5 @@ def test_the_command_line_logs_when_asked_and_only_then(tmp_path: Path) -> None:
 
     assert (quiet.stderr, again.stderr) == ("", "")
     (line,) = map(json.loads, loud.stderr.splitlines())
-    assert (line["event"], line["slots"], line["rows"]) == ("compacted", 2, 1)
-    assert "2 WAL slots into the levels" in loud.stdout
+    assert (line["event"], line["entries"], line["rows"]) == ("compacted", 2, 1)
+    assert "2 WAL entries into the levels" in loud.stdout

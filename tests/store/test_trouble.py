@@ -22,9 +22,10 @@ from endive.errors import (
     StorageAccessError,
     StoreNotFoundError,
 )
-from endive.kv import Reader, SharedStore, Store, StoreOptions
+from endive.kv import Reader, Store, StoreOptions
 from endive.kv.maintenance.check import check_store
-from endive.objects import LocalStore, MemoryStore, ObjectStore
+from endive.kv.store import WriterKind
+from endive.objects import LocalStore, MemoryStore
 from endive.objects.api import Capabilities
 
 QUIET = StoreOptions(compact_here=False, poll_interval_ms=3_600_000, flush_interval_ms=3_600_000, retention_ms=0)
@@ -32,7 +33,7 @@ ROWS = {b"level%03d" % number: b"v" * 100 for number in range(300)} | {b"wal%d" 
 
 
 def opened(root: Path) -> Store:
-    return Store(LocalStore(root, fsync=False), QUIET)
+    return Store(LocalStore(root, fsync=False), options=QUIET)
 
 
 @pytest.fixture
@@ -184,9 +185,9 @@ def test_a_store_without_manifests_is_not_taken_for_an_empty_place(root: Path, b
 def test_a_gap_as_long_as_parallel_writes_can_leave_is_no_damage(tmp_path: Path) -> None:
     objects = LocalStore(tmp_path, fsync=False)
     options = StoreOptions(compact_here=False, max_parallel_writes=3)
-    with Store(objects, options) as store:
+    with Store(objects, options=options) as store:
         store.put(b"a", b"1")
-        slot = store.lease.next_slot
+        slot = store.wal_end
     written = tmp_path / "wal" / f"{slot:020}.sst"
     written.rename(tmp_path / "wal" / f"{slot + 2:020}.sst")  # as if the two before it had not arrived
 
@@ -204,7 +205,7 @@ def test_a_full_disk_stops_the_writer_and_nothing_is_lost(root: Path, monkeypatc
     def no_space(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    store = Store(LocalStore(root), QUIET)
+    store = Store(LocalStore(root), options=QUIET)
     store.put(b"acknowledged", b"1")
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", no_space)
@@ -262,7 +263,7 @@ def test_a_store_that_may_only_be_read_can_be_read_and_is_not_changed(shared_roo
         with Reader(LocalStore(shared_root)) as reader:
             assert dict(reader.scan()) == ROWS
             with pytest.raises(StorageAccessError, match="Permission denied"):
-                reader.pin(60)
+                reader.create_checkpoint(60)
 
     assert contents(shared_root) == before
 
@@ -300,12 +301,12 @@ class Unconditional(MemoryStore):
     capabilities = Capabilities(create_if_absent=False, survives_power_loss=True, shared=True)
 
 
-@pytest.mark.parametrize("open_store", [Store, SharedStore])
-def test_a_store_without_conditional_writes_is_refused(open_store: Callable[[ObjectStore], object]) -> None:
+@pytest.mark.parametrize("writer", ["exclusive", "shared"])
+def test_a_store_without_conditional_writes_is_refused(writer: WriterKind) -> None:
     objects = Unconditional()
 
     with pytest.raises(ConfigurationError, match="no conditional writes"):
-        open_store(objects)
+        Store(objects, writer)
     assert objects.list("") == ()
 
 

@@ -13,7 +13,7 @@ from endive.catalog.connection import FOLDER, open_place
 from endive.catalog.model.transaction import TransactionFunction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.cli.catalog.columns import parse_partitions, parse_schema
-from endive.kv import SharedStore
+from endive.kv import Store
 from tests.surfaces.files import CommandLine, Outcome
 
 SCHEMA = "id long required, ts timestamptz, region string"
@@ -69,7 +69,7 @@ class Lake:
 
     def tamper(self, work: TransactionFunction[Any]) -> None:
         """Change rows behind the catalog's back."""
-        with SharedStore(open_place(f"{self.url}/{FOLDER}", {}), create=False) as store:
+        with Store(open_place(f"{self.url}/{FOLDER}", {}), "shared", create=False) as store:
             store.transact(work)
 
 

@@ -30,7 +30,7 @@ def kv(tmp_path: Path) -> Kv:
 
 
 def test_what_was_put_is_got_and_scanned(kv: Kv) -> None:
-    assert kv("open").stdout == "epoch 1, next WAL slot 2\n"
+    assert kv("open").stdout == "epoch 1, next WAL entry 2\n"
     kv("put", "b", "2")
     kv("put", "a", "1")
     kv("put", "ab", "3")
@@ -49,7 +49,7 @@ def test_compact_collect_and_check(kv: Kv) -> None:
     for number in range(5):
         kv("put", f"key{number}", "value")
         kv("compact")
-    assert "1 WAL slots" not in kv("compact", "--all").stdout
+    assert "1 WAL entries" not in kv("compact", "--all").stdout
     assert kv("collect", "--retention-s", "0").stdout.startswith("deleted ")
 
     assert "0 findings" in kv("check").stdout

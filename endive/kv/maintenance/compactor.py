@@ -7,9 +7,13 @@ make cheap. (Levelled compaction writes a row about ten times for each level.)
 
 **What can race.** A newer compactor: every change of the manifest requires that the epoch is still ours, in the
 manifest that is being replaced. Writers and readers change the same manifest: the change is applied to the newest
-one. The collector: it may delete an SST that no manifest names yet, unless it can tell; SST ids ascend in the order
-in which they are published, and the manifest says up to which id they have been (`sst_id_last`). WAL slots that a
-collector has deleted: only slots that follow the last compacted one are read, and those are not deleted.
+one. The garbage collector: it may delete only SSTs that no manifest will name; SST ids ascend in the order in which
+they are published, and the manifest says up to which id they have been (`sst_id_last`). WAL entries that a garbage
+collector has deleted: only entries that follow the last compacted one are read, and those are not deleted.
+
+**Void entries** (`endive.kv.log.wal`) are left out. Whether an entry is void depends on the entries before it, and a
+reader reads only those behind the last compacted one. So a pass ends at an entry behind which none is void because of
+an earlier one: an entry with rows that count, whose writer had its run of fences, or a whole run of fences.
 
 **Tombstones** are dropped when nothing older is left that they could hide: the merge includes the last run.
 
@@ -22,7 +26,7 @@ from functools import partial
 
 from endive.errors import FencedError, MissingObjectError, OutcomeUnknownError
 from endive.kv.log.opening import require_newest
-from endive.kv.log.wal import WAL, slots_between
+from endive.kv.log.wal import NO_ROWS, WAL, is_void, paths_between
 from endive.kv.manifest import SortedRun, SstInfo, StoreManifest
 from endive.kv.manifest_format import MANIFESTS
 from endive.kv.sst.format import BLOCK_BYTES, Footer, Index, Rows, decode_footer, decode_sst, encode_sst
@@ -37,17 +41,17 @@ RANGE_BYTES = 32 * 1024 * 1024
 SST_BYTES = 32 * 1024 * 1024
 WAL_BYTES = 64 * 1024 * 1024
 """Keys and values that one pass takes in, before compression."""
-SLOTS_AT_ONCE = 16
+ENTRIES_AT_ONCE = 16
 ROLE = "compactor"
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """What one pass did."""
+    """Result of one pass."""
 
     manifest: Numbered[StoreManifest]
-    slots: int = 0
-    """WAL slots that went into the levels."""
+    entries: int = 0
+    """WAL entries that went into the levels."""
     runs: int = 0
     """Runs that were merged into one."""
     rows: int = 0
@@ -62,46 +66,65 @@ def claim_compactor() -> Steps[int]:
 
 
 def compact_wal(epoch: int) -> Steps[Compaction | None]:
-    """Put the WAL, up to its first gap or as much as fits into memory, into level 0. None: there is nothing to do."""
+    """Merge the WAL, up to its first gap or as much as fits into memory, into level 0. None: there is nothing to do."""
     base = yield from _owned(epoch)
     after = base.value.wal_id_last_compacted
     last = yield from contiguous_end(WAL, after)
     if last == after:
         return None
-    groups = yield from _groups(after, last)
-    if groups is None:  # slots behind the last compacted one vanish only if somebody else has compacted them
+    entries = yield from _entries(after, last)
+    if entries is None:  # entries behind the last compacted one vanish only if another compactor has compacted them
         now = yield from require_newest()
         raise _lost_or_fenced(epoch, now, WAL.path_of(after + 1))
-    rows = merge((held for _, held in groups), keep_tombstones=bool(base.value.runs))
-    row_seq = max((footer.seq_last for footer, _ in groups), default=0)
+    if not entries[-1][1].keys:
+        # The writers of these entries may have claimed their epochs, with more parallel writes, since `base` was read.
+        now = yield from require_newest()
+        entries = entries[: safe_end(entries, now.value.max_parallel_writes)]
+    if not entries:
+        return None
+    rows = merge((held for _, held in entries), keep_tombstones=bool(base.value.runs))
+    row_seq = max(footer.seq_last for footer, _ in entries)
     ssts = yield from _write(cut(rows, SST_BYTES), epoch, base.value.sst_id_last)
     run = SortedRun(0, ssts) if ssts else None
     sst_last = ssts[-1].id if ssts else base.value.sst_id_last
     put_id = yield from ask(NewId())
-    put_ids = tuple(footer.put_id for footer, _ in groups)
+    put_ids = tuple(footer.put_id for footer, _ in entries)
     change = partial(
         _with_wal, put_id=put_id, epoch=epoch, after=after, put_ids=put_ids, row_seq=row_seq, run=run, last=sst_last
     )
     manifest = yield from update(MANIFESTS, change)
-    return Compaction(manifest, slots=len(groups), rows=len(rows.keys))
+    return Compaction(manifest, entries=len(entries), rows=len(rows.keys))
 
 
-def _groups(after: int, last: int) -> Steps[list[tuple[Footer, Rows]] | None]:
-    """Return the contents of the slots after `after`, up to `last` or until there is enough; None if one is gone."""
-    groups: list[tuple[Footer, Rows]] = []
-    size = 0
-    for start in range(after, last, SLOTS_AT_ONCE):
-        if size >= WAL_BYTES:
+def _entries(after: int, last: int) -> Steps[list[tuple[Footer, Rows]] | None]:
+    """Return the entries after `after`, up to `last` or until there is enough; None if one no longer exists."""
+    entries: list[tuple[Footer, Rows]] = []
+    size = epoch = 0
+    for start in range(after, last, ENTRIES_AT_ONCE):
+        if size >= WAL_BYTES and entries[-1][1].keys:
             break
-        paths = slots_between(start, min(start + SLOTS_AT_ONCE, last))
+        paths = paths_between(start, min(start + ENTRIES_AT_ONCE, last))
         bodies = yield from ask(GetAll(paths))
         if None in bodies:
             return None
         for path, body in zip(paths, bodies, strict=True):
             footer, rows = decode_sst(path, body or b"")
+            rows = NO_ROWS if is_void(footer, epoch) else rows
+            epoch = max(epoch, footer.epoch)
             size += sum(map(len, rows.keys)) + sum(len(value or b"") for value in rows.values)
-            groups.append((footer, rows))
-    return groups
+            entries.append((footer, rows))
+    return entries
+
+
+def safe_end(entries: list[tuple[Footer, Rows]], parallel_writes: int) -> int:
+    """Return how many entries a pass may take, so that no entry behind them is void because of one of them."""
+    for end in range(len(entries), 0, -1):
+        if entries[end - 1][1].keys:
+            return end
+        run = [footer for footer, _ in entries[max(end - parallel_writes, 0) : end]]
+        if len(run) == parallel_writes and all(each.is_fence and each.epoch == run[0].epoch for each in run):
+            return end
+    return 0
 
 
 def _with_wal(

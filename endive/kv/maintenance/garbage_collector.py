@@ -39,7 +39,7 @@ class Collected:
     """Ids of what one pass deleted."""
 
     manifests: tuple[int, ...] = ()
-    wal_slots: tuple[int, ...] = ()
+    wal_entries: tuple[int, ...] = ()
     ssts: tuple[int, ...] = ()
 
 
@@ -79,7 +79,7 @@ def dispensable_slots(
 ) -> tuple[int, ...]:
     """Return the WAL slots that no active manifest needs. Fences are never among them."""
     pinned = [range(other.wal_id_last_compacted + 1, other.wal_id_last_seen + 1) for other in others]
-    slots = ((WAL.slot_of(info.path), info) for info in listing)
+    slots = ((WAL.number_of(info.path), info) for info in listing)
     return tuple(
         slot
         for slot, info in slots

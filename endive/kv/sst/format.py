@@ -1,9 +1,8 @@
 """The SST: sorted rows in checksummed blocks, then index, filter and footer. The WAL and the levels share it.
 
-    block*   codec byte, then the block's payload, compressed if that is shorter
-    index    where each block is, its checksum, its first key; the file's last key
-    filter   see `bloom`; may be empty
-    footer   fixed size: magic, version, epoch, put id, range of row sequence numbers, where index and filter are
+    block*   codec byte, then the block's payload, compressed if that is shorter index    where each block is, its
+    checksum, its first key; the file's last key filter   see `bloom`; may be empty footer   fixed size: magic,
+    version, chained or not, epoch, put id, range of row sequence numbers, where index and filter are
 
 A block's payload is a row count, three arrays (sequence numbers, key lengths, value lengths), all keys, all values.
 A *fence* is an SST without rows: a footer and nothing else, so its size alone tells it from every other.
@@ -16,7 +15,7 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from google_crc32c import value as crc32c
@@ -36,7 +35,7 @@ KEY_BYTES_MAX = 1 << 16
 VALUE_BYTES_MAX = 1 << 28
 _RAW, _ZSTD = 0, 1
 _COMPRESS_MIN = 256
-_FOOTER = struct.Struct("<8sHxxxxxxQ16sQQQQIIIII")
+_FOOTER = struct.Struct("<8sHB5xQ16sQQQQIIIII")
 FENCE_SIZE_BYTES = _FOOTER.size
 _COUNT = struct.Struct("<I")
 _BLOCK_PLACE = struct.Struct("<QII")
@@ -65,6 +64,8 @@ class Footer:
     index_crc: int
     filter_bytes: int
     filter_crc: int
+    is_chained: bool = False
+    """A WAL entry computed from the entries before it, with several writes in flight: void behind a newer epoch."""
 
     @property
     def is_fence(self) -> bool:
@@ -106,7 +107,7 @@ def encode_fence(epoch: int, put_id: str) -> bytes:
     return _footer(Footer(epoch, put_id, 0, 0, 0, 0, 0, crc32c(b""), 0, crc32c(b"")))
 
 
-def encode_sst(rows: Rows, epoch: int, put_id: str) -> bytes:
+def encode_sst(rows: Rows, epoch: int, put_id: str, is_chained: bool = False) -> bytes:
     """Return the bytes of an SST that holds `rows`, at least one."""
     parts: list[bytes] = []
     places: list[BlockPlace] = []
@@ -129,6 +130,7 @@ def encode_sst(rows: Rows, epoch: int, put_id: str) -> bytes:
         crc32c(index),
         len(packed),
         crc32c(packed),
+        is_chained,
     )
     return b"".join((*parts, index, packed, _footer(footer)))
 
@@ -179,6 +181,7 @@ def _footer(footer: Footer) -> bytes:
     body = _FOOTER.pack(
         MAGIC,
         FORMAT_VERSION,
+        footer.is_chained,
         footer.epoch,
         bytes.fromhex(footer.put_id),
         footer.seq_first,
@@ -208,10 +211,10 @@ def decode_footer(path: str, tail: bytes) -> Footer:
         raise CorruptObjectError(path, "not an SST of an Endive store, or cut short")
     if crc32c(body[:-4]) != _COUNT.unpack(body[-4:])[0]:
         raise CorruptObjectError(path, "the footer's checksum does not match: the object is damaged")
-    _, version, epoch, put_id, *numbers, _ = _FOOTER.unpack(body)
+    _, version, is_chained, epoch, put_id, *numbers, _ = _FOOTER.unpack(body)
     if version != FORMAT_VERSION:
         raise CorruptObjectError(path, f"format version {version}; this Endive reads version {FORMAT_VERSION}")
-    return Footer(epoch, put_id.hex(), *numbers)
+    return replace(Footer(epoch, put_id.hex(), *numbers), is_chained=bool(is_chained))
 
 
 def decode_index(path: str, tail: bytes) -> Index:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from endive.errors import MissingObjectError
-from endive.kv.log.opening import Group
+from endive.kv.log.wal import WalEntry
 from endive.kv.manifest import SortedRun, SstInfo
 from endive.kv.sst.bloom import may_contain
 from endive.kv.sst.format import Rows
@@ -26,12 +26,12 @@ class Row(NamedTuple):
     seq: int
 
 
-def find_in_groups(groups: Sequence[Group], key: bytes) -> Row | None:
-    """Return the newest row of `key` in groups of the WAL; None if they have none."""
-    for group in reversed(groups):
-        place = bisect_left(group.rows.keys, key)
-        if place < len(group.rows.keys) and group.rows.keys[place] == key:
-            return Row(group.rows.values[place], group.rows.seqs[place])
+def find_in_entries(entries: Sequence[WalEntry], key: bytes) -> Row | None:
+    """Return the newest row of `key` in WAL entries; None if they have none."""
+    for entry in reversed(entries):
+        place = bisect_left(entry.rows.keys, key)
+        if place < len(entry.rows.keys) and entry.rows.keys[place] == key:
+            return Row(entry.rows.values[place], entry.rows.seqs[place])
     return None
 
 

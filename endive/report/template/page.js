@@ -1,8 +1,8 @@
-// Draws the charts, keeps the controls of a family in step, sorts and filters the table, switches the theme.
+// Draws the charts, synchronises the controls of a group, sorts and filters the table, switches the theme.
 const report = JSON.parse(document.getElementById("report").textContent);
 const root = document.documentElement;
 const views = new Map(); // chart's id -> its view
-const PRIVATE = new Set(["view", "shown", "domains"]); // choices that are of one chart alone
+const PRIVATE = new Set(["view", "shown", "domains"]); // choices of one chart alone
 
 // Data come by columns; every chart gets rows of its own, since Vega writes into them.
 function rowsOf(columns) {
@@ -16,8 +16,8 @@ function choicesOf(spec) {
 }
 
 async function draw(element) {
-  const { family, spec } = report.charts[element.id];
-  const data = report.families[family];
+  const { group, spec } = report.charts[element.id];
+  const data = report.groups[group];
   const datasets = Object.fromEntries(Object.entries(data).map(([name, columns]) => [name, rowsOf(columns)]));
   const { view } = await vegaEmbed(element, { ...spec, datasets }, {
     actions: false, renderer: "svg", mode: "vega-lite", config: report.config, tooltip: { theme: "custom" },
@@ -43,7 +43,7 @@ window.addEventListener("resize", () => {
 
 function sameChoice(one, other, name) {
   const [left, right] = [report.charts[one], report.charts[other]];
-  return left.family === right.family && choicesOf(left.spec).includes(name) && choicesOf(right.spec).includes(name);
+  return left.group === right.group && choicesOf(left.spec).includes(name) && choicesOf(right.spec).includes(name);
 }
 
 function spread(from, name, value) {

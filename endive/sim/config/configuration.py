@@ -36,7 +36,7 @@ from endive.sim.transaction import ConflictDetector
 from endive.sim.workload import ClosedLoop, Workload, WorkloadConfig
 from endive.wording import suggestion
 
-MODEL_VERSION = 1
+MODEL_VERSION = 2
 """Raised when the same configuration and seed give other results than before."""
 
 SET = "--set"

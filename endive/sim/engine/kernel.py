@@ -36,16 +36,13 @@ HALF, BELOW_HALF = np.uint64(1 << 52), np.uint64((1 << 52) - 1)
 ONE_BITS = np.uint64(1023 << 52)  # 1.0 as a float: its exponent, and no fraction
 TAIL_MIN = 2.0**-39  # twice `QuantileTable.TAIL_MIN`
 LOWEST_PIECE, PIECE_MASK = np.uint64((1023 - 39) << 6), np.uint64((1 << 46) - 1)
-WHOLE_NUMBERS, WHOLE_BITS = 2.0**52, np.uint64((1023 + 52) << 52)  # from there on, floats are whole numbers
 TICKS_PER_MS = 1_000_000
 BYTES_PER_MIB = 1024 * 1024
 APPENDS_MAX = 1_000
 LINE_BYTES = 64  # size of a cache line
 LONGEST = 2.0**53  # ticks: `endive.sim.latency.TICKS_MAX`
-MODERATE = 2.0**40  # ticks: a distribution that stays below can be summed without checks
 HUGE = np.int64(1 << 55)  # more than any horizon
-BLOCK, FEW = 128, 8  # latencies summed at once, and fewest for which that pays
-PART = 1024  # batches of a convoy between two checks of the horizon
+DOUBLINGS = 12  # as `endive.sim.sums.DOUBLINGS`
 NEVER = np.int64(np.iinfo(np.int64).max)
 ZERO, ONCE = np.int64(0), np.int64(1)
 
@@ -132,8 +129,12 @@ CONFIG = _record(
     dist_base=(np.float64, (DISTRIBUTIONS,)),  # of a size-based distribution, in ms
     dist_per_mib=(np.float64, (DISTRIBUTIONS,)),
     dist_sized=(np.int64, (DISTRIBUTIONS,)),
-    dist_highest=(np.float64, (DISTRIBUTIONS,)),  # the highest value of its curve
     dist_fixed=(np.int64, (DISTRIBUTIONS,)),  # ticks, if every draw gives the same; else -1
+    sum_table=(np.uint64, (8, DOUBLINGS + 1)),  # request kind, power of two: sums of so many full batches
+    sum_scale=(np.float64, (8, DOUBLINGS + 1)),
+    sum_floor=(np.int64, (8, DOUBLINGS + 1)),
+    sum_fixed=(np.int64, (8, DOUBLINGS + 1)),
+    by_term=(np.int64, (8,)),  # request kind: convoys are drawn request by request
     costs=(np.int64, (3, 8, 8)),  # operation, which, request kind
     due=(np.int64, (3, 8, 8)),  # operation, which: the kinds that occur, ascending
     due_count=(np.int64, (3, 8)),
@@ -144,10 +145,8 @@ CONFIG = _record(
 )
 
 SHARED = _record(
-    "seq next_txn next_arrival heap bucket free rows log_length log_sealed log_checkpoint log_entries stuck",
+    "seq seq_max next_txn next_arrival heap bucket free rows log_length log_sealed log_checkpoint log_entries stuck",
     counters=(np.int64, (len(COUNTERS),)),
-    bits=(np.uint64, (BLOCK,)),  # room to draw in
-    places=(np.float64, (BLOCK,)),
 )
 
 TRANSACTION = _record(
@@ -166,7 +165,7 @@ EVENT = _record("time txn slot")
 LATER = _record("time txn following")  # an event in a bucket, and the pool index of the next one there; -1: the last
 
 # Why `advance` returned.
-REACHED, POOL_FULL, ROWS_FULL, STUCK = np.arange(4)
+REACHED, POOL_FULL, ROWS_FULL, SUMS_MISSING, STUCK = np.arange(5)
 
 
 @intrinsic
@@ -297,46 +296,54 @@ def sample(c, curves, dist, scale, key, number):
     return max(np.int64(np.floor(min(value, LONGEST))), c.dist_floor[dist])
 
 
-@apart
-def sum_of(g, curves, begins, scale, floor, key, drawn, count):
-    """Return the sum of `count` latencies of a distribution without extremes.
-
-    Three short loops over a block of draws (hash, find the piece, look it up) are faster than one that does it all:
-    each is compiled to vector instructions.
-    """
-    total, at_least, counter = np.uint64(0), np.float64(floor), key + np.uint64(drawn) * GOLDEN
-    for first in range(0, count, BLOCK):
-        width = min(BLOCK, count - first)
-        for i in range(width):
-            counter += GOLDEN
-            g.bits[i] = mix(counter) >> S11
-        for i in range(width):
-            bits = g.bits[i]
-            tail = tail_at(bits)
-            g.bits[i], g.places[i] = begins + entry_at(tail, bits), place_in_piece(tail)
-        for i in range(width):
-            at = g.bits[i]
-            value = (curves[at] + curves[at + ONE] * g.places[i]) * scale + 0.5
-            total += _as_bits(np.floor(max(value, at_least)) + WHOLE_NUMBERS)  # WHOLE_BITS plus the whole number
-    return np.int64(total - np.uint64(count) * WHOLE_BITS)
+@inlined
+def sample_sum(c, curves, kind, power, key, number):
+    """Draw the latency of `2**power` full batches of one kind."""
+    if c.sum_fixed[kind, power] >= 0:
+        return c.sum_fixed[kind, power]
+    value = value_at(curves, c.sum_table[kind, power], draw(key, number)) * c.sum_scale[kind, power] + 0.5
+    return max(np.int64(np.floor(min(value, LONGEST))), c.sum_floor[kind, power])
 
 
 @inlined
-def total_of(c, g, curves, dist, scale, key, drawn, count, batch):
-    """Return the sum of `count` latencies, in batches that cost their maximum."""
-    if batch == 1 and count >= FEW and max(scale * c.dist_highest[dist], c.dist_floor[dist]) < MODERATE:
-        return sum_of(g, curves, c.dist_table[dist], scale, c.dist_floor[dist], key, drawn, count)
-    if count == 1:
-        return sample(c, curves, dist, scale, key, drawn + 1)
-    total = np.int64(0)
-    for first in range(0, count, batch):
-        longest = np.int64(0)
-        for i in range(first, min(first + batch, count)):
-            longest = max(longest, sample(c, curves, dist, scale, key, drawn + 1 + i))
-        total += longest
-        if total > HUGE:
-            break
-    return total
+def longest_of(c, curves, t, kind, scale, count):
+    """Draw `count` requests of one kind, and return the longest."""
+    longest = np.int64(0)
+    for _ in range(count):
+        t.drawn_storage += 1
+        longest = max(longest, sample(c, curves, kind, scale, t.key_storage, t.drawn_storage))
+    return longest
+
+
+@apart
+def convoy(c, curves, t, kind, scale, count):
+    """`sums.total_ticks`, or `sums.terms_ticks` where the distribution changes. Stops drawing beyond any horizon."""
+    batch, total = batch_of(c, kind), np.int64(0)
+    full, rest = count // batch, count % batch
+    if c.by_term[kind] == 1:
+        while full > 0 and total < HUGE:
+            total += longest_of(c, curves, t, kind, scale, batch)
+            full -= 1
+    for power in range(DOUBLINGS):
+        if full >> power & 1:
+            t.drawn_storage += 1
+            total += sample_sum(c, curves, kind, power, t.key_storage, t.drawn_storage)
+    full >>= DOUBLINGS
+    while full > 0 and total < HUGE:
+        t.drawn_storage += 1
+        total += sample_sum(c, curves, kind, DOUBLINGS, t.key_storage, t.drawn_storage)
+        full -= 1
+    return total + longest_of(c, curves, t, kind, scale, rest)
+
+
+@inlined
+def total_of(c, curves, t, d, kind, count):
+    """Return the ticks of `count` requests of one kind."""
+    scale = request_scale(c, d, kind)
+    if count > 1:
+        return convoy(c, curves, t, kind, scale, count)
+    t.drawn_storage += 1
+    return sample(c, curves, kind, scale, t.key_storage, t.drawn_storage)
 
 
 @inlined
@@ -402,23 +409,10 @@ def batch_of(c, kind):
 
 @inlined
 def pay_kind(c, g, t, d, curves, kind, count, purpose):
-    """Make `count` requests of one kind. False: cut at the horizon, after those that were completed before it.
-
-    Long convoys are paid in parts, so that few latencies beyond the horizon are drawn.
-    """
-    batch, scale = batch_of(c, kind), request_scale(c, d, kind)
-    done, part = np.int64(0), batch * PART
-    while done < count:
-        width = min(part, count - done)
-        ticks = total_of(c, g, curves, kind, scale, t.key_storage, t.drawn_storage + done, width, batch)
-        if spend(c, t, ticks, purpose):
-            tally(g, t, kind, width)
-            done += width
-        elif part > batch:
-            part = batch  # the horizon is near: from here on one by one
-        else:
-            return False
-    t.drawn_storage += count
+    """Make `count` requests of one kind in one wait. False: the wait crosses the horizon."""
+    if not spend(c, t, total_of(c, curves, t, d, kind, count), purpose):
+        return False
+    tally(g, t, kind, count)
     return True
 
 
@@ -435,7 +429,7 @@ def pay(c, g, t, d, curves, which, first_kind, end_kind):
 
 
 @inlined
-def ticks_beside(c, g, t, d, curves):
+def ticks_beside(c, t, d, curves):
     """`Requests.make_beside`: two series of requests at once, as long as the longer one. Return the ticks."""
     longest = np.int64(0)
     for side in range(LEFT, RIGHT + 1):
@@ -443,9 +437,7 @@ def ticks_beside(c, g, t, d, curves):
         for kind in range(8):
             count = c.costs[t.op, side, kind]
             if count > 0:
-                scale, batch = request_scale(c, d, kind), batch_of(c, kind)
-                total += total_of(c, g, curves, kind, scale, t.key_storage, t.drawn_storage, count, batch)
-                t.drawn_storage += count
+                total += total_of(c, curves, t, d, kind, count)
         longest = max(longest, total)
     return longest
 
@@ -1027,7 +1019,7 @@ def prepare_lists(c, g, t, d, state, topology, curves, pc):
         if not pay(c, g, t, d, curves, which, LIST_WRITE, KINDS):
             return WAITING
         t.list, t.lost = 0, 0
-        return schedule(t, ticks_beside(c, g, t, d, curves), BESIDE) if c.has_beside[t.op] == 1 else LIST_TRY
+        return schedule(t, ticks_beside(c, t, d, curves), BESIDE) if c.has_beside[t.op] == 1 else LIST_TRY
     t.spent[S_ATTEMPT] += t.wait
     tally_beside(c, g, t)
     note_lists(c, d, state, topology)
@@ -1040,7 +1032,7 @@ def prepare(c, g, t, d, curves):
     if not pay(c, g, t, d, curves, FIRST if t.attempt == 0 else RETRY, ZERO, KINDS):
         return WAITING
     if c.has_beside[t.op] == 1:
-        if not spend(c, t, ticks_beside(c, g, t, d, curves), S_ATTEMPT):
+        if not spend(c, t, ticks_beside(c, t, d, curves), S_ATTEMPT):
             return WAITING
         tally_beside(c, g, t)
     return PREPARED
@@ -1237,6 +1229,8 @@ def advance(
             return POOL_FULL
         if g.rows >= rows.shape[0]:
             return ROWS_FULL
+        if g.seq >= g.seq_max:  # longer convoys than there are tables for are possible from here on
+            return SUMS_MISSING
         if g.stuck == 1:
             return STUCK
         turn_pages(c, g, heap, calendar, later, pool, details)

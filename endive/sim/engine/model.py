@@ -15,11 +15,12 @@ from endive.sim.config.defaults import partition_counts
 from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
 from endive.sim.engine import kernel
 from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
-from endive.sim.requests import OBJECTS
+from endive.sim.requests import BATCHED, OBJECTS
 from endive.sim.selectors import Selector
 from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Contention, Profile
-from endive.timing import to_ticks
+from endive.sim.sums import longest_of, sum_of
+from endive.timing import TICKS_PER_MS, to_ticks
 
 STREAMS = (
     "storage", "catalog", "backoff", "conflict", "arrival", "think", "runtime", "operation", "tables", "partitions"
@@ -29,6 +30,12 @@ STREAMS = (
 BUCKET_BITS = 16
 """A run has at most 2**16 buckets of time: a few dozen events in each if it is busy, soon skipped if it is quiet."""
 
+CURVE_LENGTH = 4 * QuantileTable.OCTAVES * QuantileTable.PIECES
+"""Numbers in a curve: start and rise of each piece on both sides."""
+
+COMMITS_FIRST, COMMITS_FACTOR = 15, 8
+"""Commits that the tables of sums suffice for at first, and how that grows: most runs need no convoys of thousands."""
+
 GRANULARITIES = {"catalog": 0, "table": 1, "partition": 2}
 REAL_ACTIONS = {"abort": 0, "merge": 1, "restart": 2}
 
@@ -37,11 +44,11 @@ Ints = npt.NDArray[np.int64]
 
 
 class Model(NamedTuple):
-    """A configuration with one seed, as the kernel takes it. Never changes during a run."""
+    """A configuration with one seed, as the kernel takes it."""
 
     config: npt.NDArray[np.void]
     """One record of `kernel.CONFIG`."""
-    curves: Floats
+    convoys: "Convoys"
     odds: Floats
     topology: Ints
     backoff: Floats
@@ -72,13 +79,15 @@ def compile_model(settings: Settings, seed: int) -> Model:
     numbers["costs"] = _costs(config, options, numbers["tables_written"])
     numbers |= _due(numbers["costs"])
     numbers["has_beside"] = numbers["costs"][:, kernel.LEFT].sum(axis=1) > 0
+    convoys = _convoys(config, options, distributions, numbers)
+    numbers |= convoys.arrays()
     numbers["lists"] = _list_count(numbers, topology)
     sizes = _layout(numbers, topology)
     record = np.zeros(1, kernel.CONFIG)
     for name in kernel.CONFIG.names or ():
         record[name] = numbers[name]
     buckets = (numbers["horizon"] >> numbers["bucket_shift"]) + 1
-    return Model(record, distributions.curves(), odds, topology, np.array(waits, np.float64), *sizes, buckets)
+    return Model(record, convoys, odds, topology, np.array(waits, np.float64), *sizes, buckets)
 
 
 class _Row(NamedTuple):
@@ -103,9 +112,13 @@ class _Distributions:
     def add(self, distribution: LatencyDistribution, size_bytes: int = 0) -> None:
         sized = distribution.with_size(size_bytes)
         quantile = sized.quantile  # read once: another thread may be caching another copy
-        if quantile.table not in self.tables:
-            self.tables.append(quantile.table)
-        self.rows.append(_Row(sized, quantile, self.tables.index(quantile.table)))
+        self.rows.append(_Row(sized, quantile, self.number_of(quantile.table)))
+
+    def number_of(self, table: QuantileTable) -> int:
+        """Return the number of a table's curve, adding it if it is new."""
+        if table not in self.tables:
+            self.tables.append(table)
+        return self.tables.index(table)
 
     def curves(self) -> Floats:
         return np.concatenate([curve_of(table) for table in self.tables])
@@ -113,15 +126,86 @@ class _Distributions:
     def arrays(self) -> dict[str, list[float]]:
         sized = [row.distribution if isinstance(row.distribution, SizeBasedLatency) else None for row in self.rows]
         return {
-            "dist_table": [row.table * 2 * len(row.quantile.table.starts) for row in self.rows],
+            "dist_table": [row.table * CURVE_LENGTH for row in self.rows],
             "dist_scale": [row.quantile.scale_ticks for row in self.rows],
             "dist_floor": [row.quantile.floor_ticks for row in self.rows],
             "dist_base": [row.base_latency_ms if row else 0.0 for row in sized],
             "dist_per_mib": [row.latency_per_mib_ms if row else 0.0 for row in sized],
             "dist_sized": [1 if row else 0 for row in sized],
-            "dist_highest": [max(row.quantile.table.starts) for row in self.rows],
             "dist_fixed": [row.fixed_ticks for row in self.rows],
         }
+
+
+@dataclass(frozen=True)
+class Convoys:
+    """The sums that a run draws from, tabulated as far as the number of commits makes them possible."""
+
+    distributions: _Distributions
+    batches: list[int]
+    """Requests made at once, by request kind."""
+    by_term: list[bool]
+    """Request kinds whose distribution changes during the run: their convoys are drawn request by request."""
+    counts: Floats
+    """The most requests of a cost that does not depend on commits, by request kind."""
+    per_commit: Floats
+    """The most requests for each missed commit, by request kind."""
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the numbers of the kernel before any sum is tabulated."""
+        return {
+            "sum_table": 0,
+            "sum_scale": 0.0,
+            "sum_floor": 0,
+            "sum_fixed": kernel.HUGE,
+            "by_term": self.by_term,
+        }
+
+    def tabulate(self, config: npt.NDArray[np.void], commits: int) -> tuple[Floats, int]:
+        """Add the sums that so many commits make possible to `config`.
+
+        Return all curves, and the number of commits that they suffice for.
+        """
+        for kind, batch in enumerate(self.batches):
+            most = int(max(self.counts[kind], self.per_commit[kind] * commits)) // batch
+            if not self.by_term[kind] and most > 0 and self._is_convoy(kind, most):
+                self._add(config, kind, min(most.bit_length() - 1, kernel.DOUBLINGS))
+        return self.distributions.curves(), commits if self.per_commit.any() else int(kernel.NEVER)
+
+    def _is_convoy(self, kind: int, most: int) -> bool:
+        return most > 1 or self.batches[kind] > 1
+
+    def _add(self, config: npt.NDArray[np.void], kind: int, powers: int) -> None:
+        longest = longest_of(self.distributions.rows[kind].quantile, self.batches[kind])
+        for power in range(powers + 1):
+            quantile = sum_of(longest, power)
+            at = (0, kind, power)
+            config["sum_table"][at] = self.distributions.number_of(quantile.table) * CURVE_LENGTH
+            config["sum_scale"][at], config["sum_floor"][at] = quantile.scale_ticks, quantile.floor_ticks
+            config["sum_fixed"][at] = quantile.ticks_at(0.5) if quantile.is_constant else -1
+
+
+def _convoys(
+    config: SimulationConfig, options: CommitOptions, distributions: _Distributions, numbers: dict[str, Any]
+) -> Convoys:
+    costs, workload = numbers["costs"][numbers["weights"] > 0], config.workload.config
+    counts = costs[:, : kernel.PER_SNAPSHOT].max(axis=(0, 1)).astype(np.float64)
+    counts[kernel.METADATA_READ] = max(counts[kernel.METADATA_READ], workload.tables_per_txn)
+    merged = np.rint(options.conflicting_manifests.quantile.ticks_at(1.0) / TICKS_PER_MS)
+    for kind in (kernel.FILE_READ, kernel.FILE_WRITE):
+        counts[kind] = max(counts[kind], merged if options.real_conflict == "merge" else 0)
+    concurrent = costs[:, kernel.PER_CONCURRENT] * workload.manifests_per_concurrent_commit
+    missed = workload.tables_per_txn * max(1, workload.partitions_per_txn or 0)  # counted for each commit, at most
+    grows = options.manifest_list_growth_bytes > 0
+    return Convoys(
+        distributions,
+        [options.max_parallel if kind in BATCHED else 1 for kind in REQUEST_KINDS],
+        [
+            grows and OBJECTS[kind] == "manifest_list" and isinstance(row.distribution, SizeBasedLatency)
+            for kind, row in zip(REQUEST_KINDS, distributions.rows, strict=False)
+        ],
+        counts,
+        (costs[:, kernel.PER_SNAPSHOT] + concurrent).max(axis=0) * missed,
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -174,6 +258,7 @@ def _run_numbers(settings: Settings, config: SimulationConfig, seed: int) -> dic
         "bucket_shift": max(0, horizon.bit_length() - BUCKET_BITS),
         "roots": [stream(seed, name).key for name in STREAMS],
         "mix": _mix(weights),
+        "weights": np.array(weights),
         "writers": workload.closed.writers if workload.closed else 0,
         "tables": workload.num_tables,
         "tables_per_txn": workload.tables_per_txn,

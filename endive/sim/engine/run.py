@@ -14,7 +14,7 @@ from endive.errors import InvariantError
 from endive.sim.config.configuration import Settings
 from endive.sim.cost import OPERATION_TYPES
 from endive.sim.engine import kernel
-from endive.sim.engine.model import Ints, Model, compile_model
+from endive.sim.engine.model import COMMITS_FACTOR, COMMITS_FIRST, Ints, Model, compile_model
 from endive.sim.results.statistics import SCHEMA, RunResult
 from endive.sim.results.summary import REASONS, STATUSES, Summary, Tally, Window
 from endive.sim.simulation import Progress
@@ -40,6 +40,8 @@ class _World:
     """Everything that changes during a run."""
 
     shared: npt.NDArray[np.void]
+    curves: npt.NDArray[np.float64]
+    """Quantile tables, as far as they are needed."""
     pool: npt.NDArray[np.void]
     heap: npt.NDArray[np.void]
     calendar: Ints
@@ -54,8 +56,10 @@ class _World:
     @classmethod
     def new(cls, model: Model, room: int = 1024) -> "_World":
         """Return an empty world with room for so many transactions at once; it grows as needed."""
+        curves, commits = model.convoys.tabulate(model.config, COMMITS_FIRST)
         world = cls(
             shared=np.zeros(1, kernel.SHARED),
+            curves=curves,
             pool=_pool(room),
             heap=np.zeros(room, kernel.EVENT),
             calendar=np.full(model.buckets, -1),
@@ -65,9 +69,14 @@ class _World:
             state=np.zeros(model.state_size, np.int64),
             rows=np.zeros((room, len(kernel.ROW)), np.int64),
         )
-        world.shared["free"] = room
-        world.shared["next_arrival"] = kernel.next_arrival(model.config[0], model.curves, kernel.ZERO, kernel.ZERO)
+        world.shared["free"], world.shared["seq_max"] = room, commits
+        world.shared["next_arrival"] = kernel.next_arrival(model.config[0], curves, kernel.ZERO, kernel.ZERO)
         return world
+
+    def extend_sums(self, model: Model) -> None:
+        """Tabulate the longer convoys that more commits make possible."""
+        commits = int(self.shared["seq_max"][0]) * COMMITS_FACTOR
+        self.curves, self.shared["seq_max"] = model.convoys.tabulate(model.config, commits)
 
     def grow_pool(self) -> None:
         """Double the room for transactions in flight."""
@@ -185,8 +194,8 @@ def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
 
 
 def _advance(model: Model, world: _World, until: int) -> None:
-    fixed = (model.topology, model.odds, model.curves, model.backoff)
     while True:
+        fixed = (model.topology, model.odds, world.curves, model.backoff)
         events = (world.heap, world.calendar, world.later)
         changing = (world.pool, world.details, world.free, world.state)
         code = kernel.advance(model.config, world.shared, *events, *changing, *fixed, world.rows, until)
@@ -196,6 +205,8 @@ def _advance(model: Model, world: _World, until: int) -> None:
             world.grow_pool()
         elif code == kernel.ROWS_FULL:
             world.rows = _doubled(world.rows)
+        elif code == kernel.SUMS_MISSING:
+            world.extend_sums(model)
         else:
             raise InvariantError("progress", f"{kernel.APPENDS_MAX} appends to a manifest list failed in a row")
 

@@ -8,7 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from endive.errors import ResultError
-from endive.report.load import load
+from endive.pipeline.curves import CURVE_FIELDS
+from endive.pipeline.estimates import ESTIMATES
+from endive.pipeline.run_rows import RUN_SCHEMA
+from endive.report import metrics
+from endive.report.reading import read_results
 from tests.report.builder import BASELINE, write_results
 
 
@@ -18,9 +22,9 @@ def small(tmp_path: Path) -> Path:
 
 
 def test_everything_is_read(small: Path) -> None:
-    results = load(small)
+    results = read_results(small)
 
-    assert [family.name for family in results.about.families] == ["baseline"]
+    assert [group.name for group in results.about.groups] == ["baseline"]
     assert len(results.runs) == 20
     assert len(results.experiments) == 10
     assert len(results.curves) == 1
@@ -35,15 +39,15 @@ def test_a_table_may_be_a_directory_as_spark_writes_it(small: Path) -> None:
     pq.write_table(table.slice(4), path / "part-00001.parquet")
     (path / "_SUCCESS").touch()
 
-    assert len(load(small).experiments) == 10
+    assert len(read_results(small).experiments) == 10
 
 
 @pytest.mark.parametrize("name", ["about.json", "measures/runs.parquet", "measures/curves.parquet"])
 def test_a_missing_file_is_named(small: Path, name: str) -> None:
     (small / name).unlink()
 
-    with pytest.raises(ResultError, match="is not there") as error:
-        load(small)
+    with pytest.raises(ResultError, match="does not exist") as error:
+        read_results(small)
     assert error.value.path.endswith(name)
     assert "endive sweep" in error.value.remedy
 
@@ -52,7 +56,7 @@ def test_an_about_that_is_no_json_is_damaged(small: Path) -> None:
     (small / "about.json").write_text('{"title": ', encoding="utf-8")
 
     with pytest.raises(ResultError, match="is damaged"):
-        load(small)
+        read_results(small)
 
 
 def test_an_about_that_lacks_a_key_says_which(small: Path) -> None:
@@ -61,14 +65,14 @@ def test_an_about_that_lacks_a_key_says_which(small: Path) -> None:
     (small / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
     with pytest.raises(ResultError, match=r"families\.0\.load_key"):
-        load(small)
+        read_results(small)
 
 
 def test_a_file_that_is_no_parquet_is_named(small: Path) -> None:
     (small / "measures" / "runs.parquet").write_bytes(b"not Parquet at all")
 
     with pytest.raises(ResultError, match=r"runs\.parquet: cannot be read"):
-        load(small)
+        read_results(small)
 
 
 def test_a_table_that_lacks_columns_says_which(small: Path) -> None:
@@ -76,11 +80,21 @@ def test_a_table_that_lacks_columns_says_which(small: Path) -> None:
     pq.write_table(pq.read_table(path).drop_columns(["usable_load", "series"]), path)
 
     with pytest.raises(ResultError, match="lacks the columns series, usable_load"):
-        load(small)
+        read_results(small)
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "nothing", ignore_errors=True)
 
     with pytest.raises(ResultError, match="nothing"):
-        load(tmp_path / "nothing")
+        read_results(tmp_path / "nothing")
+
+
+def test_the_report_reads_columns_that_a_sweep_writes() -> None:
+    runs = {"family", *RUN_SCHEMA.names}
+    experiments = {"load", *ESTIMATES.names}
+    curves = ["family", *(field.name for field in CURVE_FIELDS)]
+
+    assert set(metrics.RUN_COLUMNS) <= runs
+    assert set(metrics.EXPERIMENT_COLUMNS) <= experiments
+    assert list(metrics.CURVE_COLUMNS) == curves

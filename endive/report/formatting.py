@@ -1,4 +1,4 @@
-"""Numbers and names as people read them, and the sentences at the top of the report."""
+"""Numbers, names and dates as text for readers."""
 
 import math
 import re
@@ -19,11 +19,11 @@ KEY_TITLES = {
     "transaction.writers": "Writers",
 }
 NONE = "\u2013"
-"""Stands for a value that is not there."""
+"""A missing value."""
 
 
 def is_missing(value: object) -> bool:
-    """Whether there is no value: None, or what pandas makes of it."""
+    """Whether a value is missing: None, or pandas' representation of it."""
     return value is None or (isinstance(value, float) and math.isnan(value)) or str(value) == "<NA>"
 
 
@@ -61,7 +61,7 @@ def _number_of(value: Hashable) -> float | None:
 
 
 def sort_key(value: Hashable, written: str = "") -> tuple[int, float, tuple[tuple[float, str], ...]]:
-    """Order numbers by size, what is missing last; text as it comes in what its author has `written`, else by name."""
+    """Order numbers by size and missing values last; text by its place in the sweep file `written`, else by name."""
     if is_missing(value):
         return 3, 0.0, ()
     number = _number_of(value)
@@ -77,7 +77,7 @@ def _natural(text: str) -> tuple[tuple[float, str], ...]:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number with so many significant digits, thousands set apart; never an exponent."""
+    """Return a number with `digits` significant digits and thousands separators, never with an exponent."""
     if value is None or is_missing(value):
         return NONE
     if value == 0:
@@ -100,7 +100,7 @@ def share(value: float | None) -> str:
 
 
 def moment(text: str) -> str:
-    """Return an ISO time as people read it; as it is, if it is none."""
+    """Return an ISO time in words; other text unchanged."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The thread that compacts and collects: nothing ends it but closing the store, and the end of the program quietly."""
+"""Background maintenance: nothing ends it but closing the store, and the end of the program quietly."""
 
 import subprocess
 import sys
@@ -7,42 +7,42 @@ from threading import Event
 
 import pytest
 
-from endive.kv import SharedOptions, SharedStore
+from endive.kv import Store, StoreOptions
 from endive.kv.maintenance.background import compactions
 from endive.kv.maintenance.compactor import claim_compactor
 from endive.objects import MemoryStore
-from tests.store.test_shared import QUIET, add_one
+from tests.store.functions import QUIET, add_one
 
-EAGER = SharedOptions(compact_slots=5, poll_interval_ms=1, collect_interval_ms=1, retention_ms=0)
+EAGER = StoreOptions(compact_entries=5, poll_interval_ms=1, collect_interval_ms=1, retention_ms=0)
 
 NEVER_CLOSED = """
 from threading import Thread
 from time import sleep
-from endive.kv import SharedOptions, SharedStore
+from endive.kv import Store, StoreOptions
 from endive.objects import MemoryStore
 
-store = SharedStore(MemoryStore(), SharedOptions(poll_interval_ms=1, collect_interval_ms=1))
+store = Store(MemoryStore(), "shared", StoreOptions(poll_interval_ms=1, collect_interval_ms=1))
 Thread(target=sleep, args=(0.5,)).start()
 """
 """Collects all the time; the program's end waits for a thread, and has closed all pools by then."""
 
 
-def test_an_error_that_nobody_thought_of_does_not_end_housekeeping(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unforeseen_error_does_not_end_background_maintenance(monkeypatch: pytest.MonkeyPatch) -> None:
     went_on = Event()
     errors = iter([ValueError("a defect")])
 
-    def look_around(_: SharedStore) -> None:
+    def poll(_: Store) -> None:
         for error in errors:
             raise error
         went_on.set()
 
-    monkeypatch.setattr(SharedStore, "look_around", look_around)
-    with SharedStore(MemoryStore(), EAGER):
+    monkeypatch.setattr(Store, "poll", poll)
+    with Store(MemoryStore(), "shared", EAGER):
         assert went_on.wait(30)
 
 
 def test_a_compactor_ends_though_somebody_writes_all_the_time() -> None:
-    with SharedStore(MemoryStore(), QUIET) as store:
+    with Store(MemoryStore(), "shared", QUIET) as store:
         store.transact(add_one(b"n"))
         passes = 0
         for _ in islice(compactions(store.driver, store.driver.run(claim_compactor())), 100):

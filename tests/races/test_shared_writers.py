@@ -1,4 +1,4 @@
-"""The explorer on members of a shared store: exhausted within stated bounds, and every kept mutant found.
+"""The explorer on shared and exclusive writers: exhausted within stated bounds, and every kept mutant found.
 
 Every search prints its number of states (`pytest -s`).
 """
@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from endive.kv.log.shared_epoch import join_alone
+from endive.kv.log.epochs import open_exclusive
 from endive.testing.automaton import Program
 from endive.testing.explorer import Bounds, Exploration, explore
-from tests.races import member_mutants as mutants
 from tests.races import mutants as mutants_of_the_store
-from tests.races.members import (
+from tests.races import writer_mutants as mutants
+from tests.races.scenarios import collector, compactor, compactor_open_already
+from tests.races.shared_writers import (
     INVARIANTS,
     alone,
     alone_already,
@@ -23,19 +24,22 @@ from tests.races.members import (
     committing_again,
     committing_and_reading,
     joining,
-    members_at_rest,
     owning,
     reading,
+    sending,
+    two_in_flight,
     writer_at_rest,
+    writers_at_rest,
 )
-from tests.races.scenarios import collector, compactor, compactor_open_already
 
-OBJECTS, STATE = members_at_rest()
-"""A shared store with one commit, a member's state, and an open compactor."""
+OBJECTS, STATE = writers_at_rest()
+"""A shared store with one commit, a writer's state, and an open compactor."""
 EXCLUSIVE, LEASE = writer_at_rest()
 """A store that an exclusive writer has open, with one commit and an open compactor."""
-OWNED, OWNER = members_at_rest(join_alone)
-"""The same as the first, by a member that keeps its epoch to itself."""
+OWNED, OWNER = writers_at_rest(open_exclusive)
+"""The same as the first, by an exclusive writer that reopens."""
+PARALLEL, PARALLEL_OWNER = writers_at_rest(partial(open_exclusive, parallel_writes=2))
+"""The same, with two writes in flight."""
 
 
 def searched(programs: Mapping[str, Program], bounds: Bounds, objects: Mapping[str, bytes] = OBJECTS) -> Exploration:
@@ -45,8 +49,8 @@ def searched(programs: Mapping[str, Program], bounds: Bounds, objects: Mapping[s
 
 
 KEEPERS: dict[str, Program] = {"compactor": compactor_open_already, "collector": collector}
-ONE: dict[str, Program] = {"member a": partial(committing, "a", STATE)}
-TWO: dict[str, Program] = {**ONE, "member b": partial(committing, "b", STATE, 2)}
+ONE: dict[str, Program] = {"writer a": partial(committing, "a", STATE)}
+TWO: dict[str, Program] = {**ONE, "writer b": partial(committing, "b", STATE, 2)}
 JOINING: dict[str, Program] = {"joining a": partial(joining, "a"), "joining b": partial(joining, "b")}
 OWNERS: dict[str, Program] = {
     "owner a": partial(committing, "a", OWNER, 2),
@@ -55,6 +59,13 @@ OWNERS: dict[str, Program] = {
 UNSURE: dict[str, Program] = {"owner a": partial(committing_again, "a", OWNER), "joining b": partial(joining, "b")}
 TAKEN: dict[str, Program] = {"owner a": partial(committing, "a", OWNER), "joining b": partial(joining, "b")}
 OLD_WRITER: dict[str, Program] = {"old writer": partial(alone_already, "w", LEASE, b"x")}
+
+FIRST_SENT, SECOND_SENT = two_in_flight(PARALLEL_OWNER)
+IN_FLIGHT: dict[str, Program] = {
+    "owner, first": partial(sending, "p", FIRST_SENT, PARALLEL_OWNER),
+    "owner, second": partial(sending, "q", SECOND_SENT, PARALLEL_OWNER),
+    "joining b": partial(joining, "b"),
+}
 
 Case = tuple[dict[str, Program], Bounds, Mapping[str, bytes]]
 EXHAUSTED: dict[str, Case] = {
@@ -78,7 +89,7 @@ EXHAUSTED: dict[str, Case] = {
     ),
     "a member and an exclusive writer that opens": ({**TWO, "alone": partial(alone, "w")}, Bounds(), OBJECTS),
     "a member that commits and reads, compactor and collector": (
-        {"member a": partial(committing_and_reading, "a", STATE), **KEEPERS},
+        {"writer a": partial(committing_and_reading, "a", STATE), **KEEPERS},
         Bounds(lost_replies=1, preemptions=3),
         OBJECTS,
     ),
@@ -89,6 +100,11 @@ EXHAUSTED: dict[str, Case] = {
         OWNED,
     ),
     "an owner and one that joins, a lost reply": (TAKEN, Bounds(lost_replies=1, preemptions=2), OWNED),
+    "an owner with two batches in flight and one that joins; one preemption": (
+        IN_FLIGHT,
+        Bounds(preemptions=1),
+        PARALLEL,
+    ),
 }
 LONG: dict[str, Case] = {
     "two members, compactor and collector": ({**TWO, **KEEPERS}, Bounds(), OBJECTS),
@@ -117,8 +133,23 @@ LONG: dict[str, Case] = {
         Bounds(preemptions=2),
         OWNED,
     ),
+    "an owner with two batches in flight and one that joins; two preemptions": (
+        IN_FLIGHT,
+        Bounds(preemptions=2),
+        PARALLEL,
+    ),
+    "an owner with two batches in flight and one that joins, a lost reply, a crash; one preemption": (
+        IN_FLIGHT,
+        Bounds(lost_replies=1, crashes=1, preemptions=1),
+        PARALLEL,
+    ),
 }
 CAMPAIGN: dict[str, Case] = {
+    "an owner with two batches in flight, one that joins, compactor and collector; two preemptions": (
+        {**IN_FLIGHT, **KEEPERS},
+        Bounds(preemptions=2),
+        PARALLEL,
+    ),
     "an owner that does not know how it went, one that joins, compactor and collector; one preemption": (
         {**UNSURE, **KEEPERS},
         Bounds(lost_replies=1, refusals=1, preemptions=1),
@@ -132,7 +163,7 @@ CAMPAIGN: dict[str, Case] = {
     "two members, compactor and collector, a lost reply": ({**TWO, **KEEPERS}, Bounds(lost_replies=1), OBJECTS),
     "two members, compactor and collector, a crash": ({**TWO, **KEEPERS}, Bounds(crashes=1), OBJECTS),
     "a member, an exclusive writer that opens, compactor and collector": (
-        {"member b": partial(committing, "b", STATE, 2), "alone": partial(alone, "w"), **KEEPERS},
+        {"writer b": partial(committing, "b", STATE, 2), "alone": partial(alone, "w"), **KEEPERS},
         Bounds(),
         OBJECTS,
     ),
@@ -173,16 +204,16 @@ MUTANTS: dict[str, Mutant] = {
         OBJECTS,
         "the acknowledged commit 'a' is missing",
     ),
-    "whatever was compacted is taken for a ghost": (
-        mutants.compacted_means_ghost,
+    "an entry that was compacted is taken for a stale one": (
+        mutants.compacted_means_stale,
         {**ONE, "compactor": compactor_open_already},
         Bounds(),
         OBJECTS,
         "a commit counts twice",
     ),
-    "no look at the manifest after reading slots": (
+    "no look at the manifest after reading entries": (
         mutants.no_look_after_reading,
-        {**TWO, "member c": partial(committing, "c", STATE), **KEEPERS},
+        {**TWO, "writer c": partial(committing, "c", STATE), **KEEPERS},
         Bounds(preemptions=2),
         OBJECTS,
         "the acknowledged commit 'b' is missing",
@@ -208,7 +239,20 @@ MUTANTS: dict[str, Mutant] = {
         OWNED,
         "the acknowledged commit 'a' is missing",
     ),
-    "a lost race is not computed anew": (mutants.not_computed_anew, TWO, Bounds(), OBJECTS, "the acknowledged commit"),
+    "void entries are replayed": (
+        mutants_of_the_store.void_entries_replayed,
+        IN_FLIGHT,
+        Bounds(preemptions=1),
+        PARALLEL,
+        "a commit counts twice",
+    ),
+    "a batch is not computed again after a lost race": (
+        mutants.not_computed_again,
+        TWO,
+        Bounds(),
+        OBJECTS,
+        "the acknowledged commit",
+    ),
 }
 
 

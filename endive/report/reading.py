@@ -1,4 +1,4 @@
-"""Reading what a sweep left behind: `about.json` and the measures. Only what is complete gets through."""
+"""Reads `about.json` and the measures of a sweep, and checks that they are complete."""
 
 import json
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from endive.errors import ResultError
-from endive.report.measures import CURVE_COLUMNS, EXPERIMENT_COLUMNS, RUN_COLUMNS
+from endive.report.metrics import CURVE_COLUMNS, EXPERIMENT_COLUMNS, RUN_COLUMNS
 
-REMEDY = "run `endive sweep` again; what is finished is kept"
+REMEDY = "run `endive sweep` again; finished runs are kept"
 
 
-class FamilyAbout(BaseModel):
-    """What was asked for: one family of experiments."""
+class GroupAbout(BaseModel):
+    """One experiment group of a sweep, as described in `about.json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,19 +24,21 @@ class FamilyAbout(BaseModel):
     title: str
     description: str
     varied: tuple[str, ...]
-    """Configuration keys that differ within the family, the load's among them or not."""
+    """Configuration keys that differ within the group, including the key of the offered load."""
     load_key: str | None
-    """The key that sets the load. None: the load is the same everywhere, or is not varied on its own."""
+    """The key that sets the offered load. None: the load is constant, or several keys set it."""
     load_unit: str
     seeds: tuple[int, ...] = ()
     """Empty: those of the sweep."""
     base: str
     sweep: str
     source: str
+    success_target: float | None = None
+    """None: that of the sweep."""
 
 
 class About(BaseModel):
-    """What was asked for: the sweep as a whole."""
+    """A sweep, as described in `about.json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,12 +47,12 @@ class About(BaseModel):
     created: str
     seeds: tuple[int, ...]
     success_target: float
-    families: tuple[FamilyAbout, ...]
+    groups: tuple[GroupAbout, ...] = Field(alias="families")
 
 
 @dataclass(frozen=True)
 class Results:
-    """A sweep's results: what was asked for, and the measures as frames."""
+    """A sweep's description and its measures as frames."""
 
     about: About
     runs: pd.DataFrame
@@ -58,23 +60,23 @@ class Results:
     curves: pd.DataFrame
 
 
-def load(directory: Path) -> Results:
-    """Read the results in `directory`; what is missing, damaged or incomplete is named with its remedy."""
-    about = _load_about(directory / "about.json")
+def read_results(directory: Path) -> Results:
+    """Read the results in `directory`. `ResultError` names a file that is missing, damaged or incomplete."""
+    about = _read_about(directory / "about.json")
     measures = directory / "measures"
     return Results(
         about=about,
-        runs=_load_frame(measures / "runs.parquet", RUN_COLUMNS),
-        experiments=_load_frame(measures / "experiments.parquet", EXPERIMENT_COLUMNS),
-        curves=_load_frame(measures / "curves.parquet", CURVE_COLUMNS),
+        runs=_read_frame(measures / "runs.parquet", RUN_COLUMNS),
+        experiments=_read_frame(measures / "experiments.parquet", EXPERIMENT_COLUMNS),
+        curves=_read_frame(measures / "curves.parquet", CURVE_COLUMNS),
     )
 
 
-def _load_about(path: Path) -> About:
+def _read_about(path: Path) -> About:
     try:
         return About.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise ResultError(str(path), "is not there", "name a directory that `endive sweep` has written") from None
+        raise ResultError(str(path), "does not exist", "name a directory that `endive sweep` has written") from None
     except OSError as error:
         raise ResultError(str(path), f"cannot be read ({error.strerror})", "see to its permissions") from error
     except ValidationError as error:
@@ -85,12 +87,12 @@ def _load_about(path: Path) -> About:
         raise ResultError(str(path), f"is damaged ({error})", REMEDY) from error
 
 
-def _load_frame(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+def _read_frame(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     """Read a Parquet file, or a directory of them as Spark writes it."""
     try:
         table = pq.read_table(path)
     except FileNotFoundError:
-        raise ResultError(str(path), "is not there", REMEDY) from None
+        raise ResultError(str(path), "does not exist", REMEDY) from None
     except (OSError, pa.ArrowInvalid) as error:
         raise ResultError(str(path), f"cannot be read ({_first_line(error)})", REMEDY) from error
     missing = [name for name in columns if name not in table.column_names]

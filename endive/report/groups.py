@@ -1,7 +1,7 @@
-"""One family of experiments as its charts need it: parameters, an axis, and two small frames with rounded figures.
+"""Prepares an experiment group for its charts: parameters, an axis, and two small frames with rounded metrics.
 
-Pure: frames in, frames out. Parameters become text, so that controls, legends and filters compare like with like; only
-the load stays a number.
+Pure: frames in, frames out. Parameters become text, so that controls, legends and filters compare equal types; only the
+offered load stays a number. The stored column `family` names the group.
 """
 
 import math
@@ -13,24 +13,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from endive.report.load import FamilyAbout, Results
-from endive.report.measures import CURVE_FIGURES, KINDS, PURPOSES, QUANTILES, RATES
-from endive.report.words import NONE, label_of, sort_key, title_of
+from endive.report.formatting import NONE, label_of, sort_key, title_of
+from endive.report.metrics import CURVE_METRICS, OPERATIONS, PURPOSES, QUANTILES, RATES
+from endive.report.reading import GroupAbout, Results
 
 DIGITS = 6
-"""Significant digits of the figures in the page: more than anyone reads, few enough to stay small."""
+"""Significant digits of the metrics in the page; they bound its size."""
 DIGITS_OF_INTERVALS = 3
+CLOSED_LOOP_UNIT = "writers"
 WIDE = 20.0
-"""A scale is logarithmic if its largest value is so many times its smallest."""
+"""A scale is logarithmic if its largest value is this many times its smallest."""
 COLOUR_FIRST = ("storage.provider", "catalog.num_tables")
-"""Parameters by which series are told apart at first, if they vary."""
+"""Parameters that colour the series initially, if they vary."""
 CONTEXT = ("storage.provider", "catalog.num_tables", "transaction.cost_model", "storage.profiles")
-"""Keys that are always there and say under which conditions a figure holds."""
+"""Keys that every experiment has and that state its conditions."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """Something that varies within a family: its key, its column in the frames, its values as text, in order."""
+    """Something that varies within a group: its key, its column in the frames, its values as text, in order."""
 
     key: str
     field: str
@@ -40,7 +41,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Axis:
-    """What charts are drawn against: the load, a number; or, where it does not vary, another parameter."""
+    """The horizontal axis of charts: the offered load, a number; or, if it does not vary, another parameter."""
 
     field: str
     title: str
@@ -50,28 +51,28 @@ class Axis:
 
     @property
     def is_load(self) -> bool:
-        """Whether this is the load, a number."""
+        """Whether this is the offered load, a number."""
         return self.field == "load"
 
     @property
     def words(self) -> str:
         """The axis within a sentence."""
-        return "load" if self.title.startswith("Offered load") else self.title.lower()
+        return "offered load" if self.title.startswith("Offered load") else self.title.lower()
 
 
 @dataclass(frozen=True)
-class Family:
-    """One family, ready to be drawn."""
+class ReportGroup:
+    """One experiment group, ready to be drawn."""
 
-    about: FamilyAbout
+    about: GroupAbout
     success_target: float
     axis: Axis
     parameters: tuple[Parameter, ...]
-    """What tells its series apart; the first one by colour."""
+    """The parameters that distinguish its series; the first one by colour."""
     points: pd.DataFrame
     """One row for each experiment."""
     series: pd.DataFrame
-    """One row for each series: where it saturates, and what is usable."""
+    """One row for each series: saturation and sustainable throughput."""
     kinds: tuple[str, ...]
     """Operation types that have commits."""
     context: Mapping[str, tuple[str, ...]]
@@ -79,13 +80,13 @@ class Family:
 
     @property
     def title(self) -> str:
-        """The family's title; its name if it has none."""
+        """The group's title; its name if it has none."""
         return self.about.title or self.about.name
 
     @property
-    def is_closed(self) -> bool:
-        """Whether clients wait for their commits, so that the load is their number."""
-        return self.about.load_unit == "clients"
+    def is_closed_loop(self) -> bool:
+        """Whether writers wait for their commits, so that the offered load is the number of writers."""
+        return self.about.load_unit == CLOSED_LOOP_UNIT
 
     @cached_property
     def has_intervals(self) -> bool:
@@ -93,8 +94,8 @@ class Family:
         return bool(self.points["success_ci"].notna().any())
 
     @cached_property
-    def has_figures(self) -> bool:
-        """Whether any run of the family gave a figure."""
+    def has_metrics(self) -> bool:
+        """Whether any run of the group has metrics."""
         return bool(self.points["committed_per_s"].notna().any())
 
     @cached_property
@@ -119,12 +120,12 @@ class Family:
         return extent is not None and extent[1] >= WIDE * extent[0]
 
 
-def families_of(results: Results) -> tuple[Family, ...]:
-    """Return every family in the order in which it was asked for."""
-    return tuple(_family(results, about) for about in results.about.families)
+def groups_of(results: Results) -> tuple[ReportGroup, ...]:
+    """Return the groups in the order of the sweep."""
+    return tuple(_group(results, about) for about in results.about.groups)
 
 
-def _family(results: Results, about: FamilyAbout) -> Family:
+def _group(results: Results, about: GroupAbout) -> ReportGroup:
     rows = results.experiments[results.experiments["family"] == about.name].reset_index(drop=True)
     curves = results.curves[results.curves["family"] == about.name].reset_index(drop=True)
     keys = [key for key in dict.fromkeys(about.varied) if key != about.load_key and key in rows.columns]
@@ -133,12 +134,12 @@ def _family(results: Results, about: FamilyAbout) -> Family:
     axis = _axis(about, rows, varying)
     labelled = _labelled(rows, parameters)
     series = _in_order(_series(_labelled(curves, parameters), parameters), parameters)
-    kinds = tuple(kind for kind in KINDS[1:] if rows[f"{kind}_p50_ms"].notna().any())
+    kinds = tuple(kind for kind in OPERATIONS[1:] if rows[f"{kind}_p50_ms"].notna().any())
     points = _points(labelled, series, parameters, kinds)
-    shown = _told_apart([parameter for parameter in varying if parameter.field != axis.field], points, series, axis)
-    return Family(
+    shown = _distinguishing([parameter for parameter in varying if parameter.field != axis.field], points, series, axis)
+    return ReportGroup(
         about=about,
-        success_target=results.about.success_target,
+        success_target=about.success_target or results.about.success_target,
         axis=axis,
         parameters=tuple(shown),
         points=points.sort_values(by=_order_of(axis, points), kind="stable").reset_index(drop=True),
@@ -173,10 +174,12 @@ def _labelled(rows: pd.DataFrame, parameters: Sequence[Parameter]) -> pd.DataFra
     return rows.drop(columns=[parameter.key for parameter in parameters], errors="ignore").assign(**labels)
 
 
-def _axis(about: FamilyAbout, rows: pd.DataFrame, varying: Sequence[Parameter]) -> Axis:
+def _axis(about: GroupAbout, rows: pd.DataFrame, varying: Sequence[Parameter]) -> Axis:
     loads = rows["load"].dropna()
     if about.load_key is not None and len(loads):
-        title = "Clients" if about.load_unit == "clients" else f"Offered load ({about.load_unit})"
+        title = (
+            about.load_unit.capitalize() if about.load_unit == CLOSED_LOOP_UNIT else f"Offered load ({about.load_unit})"
+        )
         return Axis("load", title, log=bool(loads.min() > 0 and loads.max() >= WIDE * loads.min()))
     if varying:
         longest = max(varying, key=lambda parameter: len(parameter.labels))
@@ -194,13 +197,14 @@ def _points(
     """Return one row for each experiment, with no more columns than charts read."""
     fields = [parameter.field for parameter in parameters]
     kept = ("all", *kinds) if len(kinds) > 1 else ("all",)
-    figures = [*RATES, *PURPOSES, *(f"{kind}_{quantile}_ms" for kind in kept for quantile in QUANTILES)]
+    metrics = [*RATES, *PURPOSES, *(f"{kind}_{quantile}_ms" for kind in kept for quantile in QUANTILES)]
     columns = ["experiment", *fields, "load", "seeds_done", "seeds_failed", "drift"]
-    points = _rounded(rows[[*columns, *figures, *(f"{figure}_ci" for figure in figures)]])
+    points = _rounded(rows[[*columns, *metrics, *(f"{name}_ci" for name in metrics)]])
     known = series[[*fields, "series", "saturation_load", "usable_load"]].drop_duplicates(fields or None)
     joined = points.merge(known, on=fields, how="left") if fields else points.merge(known.head(1), how="cross")
     return joined.assign(
-        saturation=_same(joined["load"], joined["saturation_load"]), usable=_same(joined["load"], joined["usable_load"])
+        saturation=_same(joined["load"], joined["saturation_load"]),
+        sustainable=_same(joined["load"], joined["usable_load"]),
     ).drop(columns=["saturation_load", "usable_load"])
 
 
@@ -214,7 +218,7 @@ def _series(curves: pd.DataFrame, parameters: Sequence[Parameter]) -> pd.DataFra
     """Return one row for each series, with a name even where nothing but the load varies."""
     names = [str(name) if name else "all" for name in curves["series"].fillna("")]
     columns = [parameter.field for parameter in parameters]
-    return _rounded(curves[[*columns, *CURVE_FIGURES]]).assign(series=names)
+    return _rounded(curves[[*columns, *CURVE_METRICS]]).assign(series=names)
 
 
 def _in_order(series: pd.DataFrame, parameters: Sequence[Parameter]) -> pd.DataFrame:
@@ -228,22 +232,24 @@ def _in_order(series: pd.DataFrame, parameters: Sequence[Parameter]) -> pd.DataF
 
 
 def _with_intervals(series: pd.DataFrame, points: pd.DataFrame, parameters: Sequence[Parameter]) -> pd.DataFrame:
-    """Add the intervals of the usable throughput and its latency: those of the experiment at that load."""
+    """Add the intervals of the sustainable throughput and its latency: those of the experiment at that load."""
     fields = [parameter.field for parameter in parameters]
-    at_usable = points[points["usable"]][[*fields, "committed_per_s_ci", "all_p99_ms_ci"]].rename(
+    at_sustainable = points[points["sustainable"]][[*fields, "committed_per_s_ci", "all_p99_ms_ci"]].rename(
         columns={"committed_per_s_ci": "usable_committed_per_s_ci", "all_p99_ms_ci": "usable_p99_ms_ci"}
     )
     if fields:
-        return series.merge(at_usable.drop_duplicates(fields), on=fields, how="left")
-    if at_usable.empty:
+        return series.merge(at_sustainable.drop_duplicates(fields), on=fields, how="left")
+    if at_sustainable.empty:
         return series.assign(usable_committed_per_s_ci=math.nan, usable_p99_ms_ci=math.nan)
-    return series.merge(at_usable.head(1), how="cross")
+    return series.merge(at_sustainable.head(1), how="cross")
 
 
-def _told_apart(parameters: list[Parameter], points: pd.DataFrame, series: pd.DataFrame, axis: Axis) -> list[Parameter]:
-    """Return what tells the series apart: the parameters if they form a full grid, else the series' names.
+def _distinguishing(
+    parameters: list[Parameter], points: pd.DataFrame, series: pd.DataFrame, axis: Axis
+) -> list[Parameter]:
+    """Return the parameters that distinguish the series if they form a full grid, else the series' names.
 
-    In a family that is no grid most combinations of values do not exist, and controls would lead to empty charts.
+    Without a full grid most combinations of values do not exist, and controls would lead to empty charts.
     """
     present = points[[parameter.field for parameter in parameters]].drop_duplicates() if parameters else points.head(0)
     if len(present) == math.prod(len(parameter.labels) for parameter in parameters) or not parameters:
@@ -258,7 +264,7 @@ def _colour_rank(parameter: Parameter) -> int:
 
 
 def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with its figures rounded, intervals more than means."""
+    """Return the frame with its metrics rounded, intervals more than means."""
     rounded = {
         name: _significant(column.to_numpy(dtype=float), DIGITS_OF_INTERVALS if name.endswith("_ci") else DIGITS)
         for name, column in frame.items()

@@ -1,14 +1,14 @@
-"""A member whose create was carried out, unnoticed, while its slot was compacted, collected and filled by a ghost."""
+"""A create was carried out unnoticed, and its entry was compacted, deleted and created again by another writer."""
 
 from collections.abc import Callable
 
 from endive.errors import OutcomeUnknownError
-from endive.kv import SharedOptions, SharedStore
+from endive.kv import Store, StoreOptions
 from endive.kv.transaction import Transaction
 from endive.objects import MemoryStore
 from endive.protocol.requests import Steps
 
-QUIET = SharedOptions(compact_here=False, poll_interval_ms=3_600_000, retention_ms=0)
+QUIET = StoreOptions(compact_here=False, poll_interval_ms=3_600_000, retention_ms=0)
 
 
 def add_one(tx: Transaction) -> Steps[int]:
@@ -31,9 +31,9 @@ class Slow(MemoryStore):
         return created
 
 
-def test_a_work_counts_once_though_a_ghost_is_in_its_slot() -> None:
+def test_a_commit_counts_once_though_a_stale_object_is_in_its_place() -> None:
     objects = Slow()
-    with SharedStore(objects, QUIET) as other, SharedStore(objects, QUIET) as slow:
+    with Store(objects, "shared", QUIET) as other, Store(objects, "shared", QUIET) as slow:
 
         def compacted_and_collected(path: str) -> None:
             other.transact(add_one)
@@ -42,7 +42,7 @@ def test_a_work_counts_once_though_a_ghost_is_in_its_slot() -> None:
             assert objects.get(path) is None
             other.transact(add_one)
             newest = objects.list("wal/")[-1].path
-            assert objects.put_if_absent(path, objects.get(newest) or b"")  # by a member that is as far behind
+            assert objects.put_if_absent(path, objects.get(newest) or b"")  # by a writer that is as far behind
 
         objects.meanwhile = compacted_and_collected
         slow.transact(add_one)

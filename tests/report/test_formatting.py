@@ -1,14 +1,14 @@
-"""Numbers, names and sentences."""
+"""Numbers, names and sentences of the report."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from endive.report.families import Family, families_of
+from endive.report.formatting import NONE, label_of, moment, number, share, sort_key, title_of, with_interval
+from endive.report.groups import ReportGroup, groups_of
 from endive.report.headline import headline_of
-from endive.report.load import load
-from endive.report.words import NONE, label_of, moment, number, share, sort_key, title_of, with_interval
+from endive.report.reading import read_results
 from tests.report.builder import SCALE, Grid, write_results
 
 
@@ -56,33 +56,33 @@ def test_a_moment_is_readable() -> None:
     assert moment("yesterday") == "yesterday"
 
 
-def test_the_headline_names_the_best_and_the_worst_series_and_each_provider(families: tuple[Family, ...]) -> None:
-    headline = headline_of(families[0])
-    usable = families[0].series.set_index("series")["usable_committed_per_s"]
+def test_the_headline_names_the_best_and_the_worst_series_and_each_provider(groups: tuple[ReportGroup, ...]) -> None:
+    headline = headline_of(groups[0])
+    sustainable = groups[0].series.set_index("series")["usable_committed_per_s"]
 
-    assert f"({usable.idxmin()})" in headline.sentence
-    assert f"({usable.idxmax()})" in headline.sentence
+    assert f"({sustainable.idxmin()})" in headline.sentence
+    assert f"({sustainable.idxmax()})" in headline.sentence
     assert [provider for provider, _ in headline.providers] == ["s3", "s3x", "azurex"]
     assert "(1 table) to" in headline.providers[0][1]
 
 
-def test_one_series_says_where_it_fails(families: tuple[Family, ...]) -> None:
-    fails = families[1].series["fails_from_load"].item()
+def test_the_headline_of_one_series_names_the_load_that_fails(groups: tuple[ReportGroup, ...]) -> None:
+    fails = groups[1].series["fails_from_load"].item()
 
-    assert headline_of(families[1]).sentence.endswith(f"failing from {number(fails)} arrivals/s.")
-    assert headline_of(families[1]).providers == ()
+    assert headline_of(groups[1]).sentence.endswith(f"failing from {label_of(fails)} arrivals/s.")
+    assert headline_of(groups[1]).providers == ()
 
 
 @pytest.mark.parametrize(
     ("grid", "words"),
     [
-        (Grid("low", {SCALE: (20.0, 50.0)}), "not even the lowest load reaches 95 % success."),
+        (Grid("low", {SCALE: (20.0, 50.0)}), "even the lowest offered load misses 95 % success."),
         (Grid("high", {SCALE: (2000.0, 5000.0)}), "at least 0.50"),
-        (Grid("none", {"catalog.num_tables": (1, 2)}, load_key=None), "the load does not vary"),
+        (Grid("none", {"catalog.num_tables": (1, 2)}, load_key=None), "the offered load does not vary"),
         (Grid("failed", {SCALE: (500.0,)}, failing=frozenset({(0, 1), (0, 2)})), "no run finished"),
     ],
 )
-def test_the_headline_of_an_odd_family(tmp_path: Path, grid: Grid, words: str) -> None:
-    (family,) = families_of(load(write_results(tmp_path, [grid], seeds=(1, 2))))
+def test_the_headline_of_an_unusual_group(tmp_path: Path, grid: Grid, words: str) -> None:
+    (group,) = groups_of(read_results(write_results(tmp_path, [grid], seeds=(1, 2))))
 
-    assert words in headline_of(family).sentence
+    assert words in headline_of(group).sentence

@@ -1,0 +1,132 @@
+"""What a writer knows of the store: a manifest and the rows of the WAL behind it, as one value that never changes.
+
+A writer of either kind holds one such state and replaces it when it learns something newer.
+
+**Reading.** `refreshed` reads WAL entries and then looks for a newer manifest. An entry is deleted only by a garbage
+collector that has read a manifest with a later last compacted entry. The last compacted entry only grows from manifest
+to manifest, and the newest manifest is never deleted. So if no newer manifest has compacted the entries that were read,
+none of them had been deleted before, and what was read is what the log holds. Otherwise it starts over from the newer
+manifest. The same look makes a read fresh: it has everything that was durable when it began.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from endive.errors import AttemptsExhaustedError, MissingObjectError
+from endive.kv.log.recent import Recent
+from endive.kv.log.wal import WAL, WalEntry, decode_entries, paths_between, replay
+from endive.kv.manifest import StoreManifest
+from endive.kv.manifest_format import MANIFESTS
+from endive.kv.views import newer_than
+from endive.protocol.fencing import contiguous_end
+from endive.protocol.requests import GetAll, Steps, ask
+from endive.protocol.sequenced import Numbered, newest
+
+ROUNDS_MAX = 100
+READ_AHEAD = 2
+"""Entries that a writer requests together when it has lost a race: usually it is one or two behind."""
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """A manifest, and all rows of the WAL after it, up to one entry."""
+
+    manifest: Numbered[StoreManifest]
+    wal_end: int
+    """The last WAL entry whose rows are known."""
+    row_seq_last: int
+    recent: Recent = field(default_factory=Recent)
+    own_epoch: int = 0
+    """The epoch that this process has for itself; 0: it writes in a shared one."""
+    wal_epoch: int = 0
+    """The highest epoch of the WAL entries that were read: it decides which later ones are void."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether this process may write in the newest epoch that it knows."""
+        newest = self.manifest.value
+        return newest.writer_epoch == self.own_epoch if self.own_epoch else newest.is_joinable
+
+    @property
+    def uncompacted_entries(self) -> int:
+        """WAL entries that are not in the levels."""
+        return self.wal_end - self.manifest.value.wal_id_last_compacted
+
+    def with_entries(self, entries: Sequence[WalEntry]) -> "StoreState":
+        """Return the state after the next WAL entries."""
+        state = self
+        for entry in entries:
+            recent, seq = state.recent, state.row_seq_last
+            if entry.rows.keys:
+                recent = recent.with_entry(entry, state.manifest.value.wal_id_last_compacted)
+                seq = max(seq, *entry.rows.seqs)
+            epoch = max(state.wal_epoch, entry.epoch)
+            state = replace(state, wal_end=entry.number, row_seq_last=seq, recent=recent, wal_epoch=epoch)
+        return state
+
+    def with_manifest(self, newer: Numbered[StoreManifest]) -> "StoreState":
+        """Return the state with a newer manifest, all of whose compacted entries are known."""
+        return replace(self, manifest=newer, recent=self.recent.without(newer.value.wal_id_last_compacted))
+
+    def combined(self, other: "StoreState") -> "StoreState":
+        """Return the newer of two states of one process, with the newer manifest.
+
+        The one that knows more of the log may know an older manifest, or not yet that an epoch was claimed.
+        """
+        newer, older = (other, self) if other.wal_end >= self.wal_end else (self, other)
+        if older.manifest.number > newer.manifest.number:
+            newer = newer.with_manifest(older.manifest)
+        epoch = newer.manifest.value.writer_epoch
+        return replace(newer, own_epoch=epoch) if epoch in (self.own_epoch, other.own_epoch) else newer
+
+
+def state_at(manifest: Numbered[StoreManifest], own_epoch: int = 0) -> StoreState:
+    """Return the state of a manifest without the WAL behind it."""
+    newest = manifest.value
+    return StoreState(manifest, newest.wal_id_last_compacted, newest.row_seq_last_compacted, own_epoch=own_epoch)
+
+
+def newest_state() -> Steps[StoreState | None]:
+    """Return the newest state; None if there is no store."""
+    manifest = yield from newest(MANIFESTS)
+    if manifest is None:
+        return None
+    return (yield from refreshed(state_at(manifest)))
+
+
+def refreshed(state: StoreState, is_behind: bool = False) -> Steps[StoreState]:
+    """Return the newest state: it has everything that was durable when this was called.
+
+    `is_behind`: the next entry is known to exist, so a few are requested at once instead of listed first.
+    """
+    for _ in range(ROUNDS_MAX):
+        entries: tuple[WalEntry, ...] | None = ()
+        if is_behind:
+            entries = yield from _next_entries(state)
+        if not entries or len(entries) == READ_AHEAD:
+            end = yield from contiguous_end(WAL, state.wal_end)
+            entries = yield from replay(state.wal_end, end, state.wal_epoch)
+        is_behind = False
+        newer = yield from newer_than(state.manifest)
+        if newer is not None and newer.value.wal_id_last_compacted > state.wal_end:
+            # Entries that were read may be stale, and entries that are missing may have been deleted.
+            state = state_at(newer, state.own_epoch)
+            continue
+        if entries is None:
+            raise MissingObjectError(WAL.path_of(state.wal_end + 1))
+        after = state.with_entries(entries)
+        if newer is None:
+            return after
+        was_shared = newer.value.shared_epoch == state.manifest.value.shared_epoch
+        state = after.with_manifest(newer)
+        if was_shared:
+            return state
+        # The fences of that epoch may have come after the listing: read again, so that the state includes them.
+    raise AttemptsExhaustedError(WAL.prefix, ROUNDS_MAX)
+
+
+def _next_entries(state: StoreState) -> Steps[tuple[WalEntry, ...]]:
+    """Return the entries after a state, up to the first that does not exist; no more than a few."""
+    bodies = yield from ask(GetAll(paths_between(state.wal_end, state.wal_end + READ_AHEAD)))
+    count = bodies.index(None) if None in bodies else len(bodies)
+    return decode_entries(state.wal_end, [body for body in bodies[:count] if body is not None], state.wal_epoch)

@@ -1,0 +1,328 @@
+"""The writing half of an open store: its state, its epoch, and how it commits a batch.
+
+A writer holds the store as one value (`endive.kv.log.state`), which is replaced when something newer is learned, so a
+read needs no lock while it runs. Batches come from `endive.kv.group_commit`.
+
+An *exclusive* writer computes a batch from the state after the batch in flight, and sends its entry at once. A *shared*
+writer, and an exclusive one that has to share the store for a while, commits one batch after the other.
+
+A writer that may reopen is never dead for good: after a failed write the next batch claims another epoch, and a fence
+means that the batches are committed again in the epoch of the other writer. One that may not halts, and reports the
+error to every caller from then on.
+"""
+
+import logging
+from collections.abc import Sequence
+from math import inf
+from time import monotonic, sleep
+
+from endive.drivers.blocking import BlockingDriver
+from endive.errors import EndiveError, ExclusiveWriterError, FencedError, MissingObjectError, OutcomeUnknownError
+from endive.kv.group_commit import GroupCommit, copy_of
+from endive.kv.log.committing import Committed, Prepared, after_missing, append_exclusive, commit_batch, prepare
+from endive.kv.log.epochs import open_exclusive, open_shared
+from endive.kv.log.state import StoreState, newest_state, refreshed
+from endive.kv.options import StoreOptions
+from endive.kv.pipeline import Batch, Pipeline
+from endive.kv.sst.reading import TableCache
+from endive.kv.transaction import Outcome
+from endive.kv.turns import Turns
+from endive.logs import log_error
+from endive.protocol.fencing import ROLE
+
+log = logging.getLogger(__name__)
+
+REFRESHES_MAX = 4
+"""How often a commit checks whether another writer's exclusive epoch has become shared, before it takes the store."""
+
+
+class Writer:
+    """State, epoch and commits of one process."""
+
+    def __init__(
+        self, driver: BlockingDriver, cache: TableCache, is_exclusive: bool, options: StoreOptions, create: bool
+    ) -> None:
+        self._driver = driver
+        self._cache = cache
+        self._is_exclusive = is_exclusive
+        self._options = options
+        self.may_reopen = options.reopen or not is_exclusive
+        self._must_open = False
+        """Whether the next batch has to claim or join an epoch first."""
+        self._was_fenced = False
+        """Whether the next batch has to refresh first: a fence was met."""
+        self._turns = Turns()
+        self._turn_s = 0.0
+        """When this process may commit again."""
+        self._met_s = -inf
+        """When others had last written, as far as commits have shown."""
+        self.losses = 0
+        self.refreshes = 0
+        self._refreshes_begun = 0
+        self._is_refreshing = False
+        self.state: StoreState = self._opened(create)
+        self._refreshed_s = monotonic()
+        self._own_entry_last = self.state.wal_end
+        """The last WAL entry that this process has written, or that existed before it opened the store."""
+        self.pipeline = Pipeline(options.max_parallel_writes if is_exclusive else 1, options.batch_functions_max)
+        self.group = GroupCommit(self.commit, driver.objects.url, self.pipeline, options)
+
+    def _opened(self, create: bool) -> StoreState:
+        """Return the newest state. A writer that may reopen claims no epoch until its first commit."""
+        state = self._driver.run(newest_state()) if self.may_reopen else None
+        if state is None:
+            return self._writable(create)
+        self._must_open = not state.is_writable
+        return state
+
+    def _writable(self, create: bool) -> StoreState:
+        """Claim or join an epoch."""
+        if self._is_exclusive:
+            return self._driver.run(open_exclusive(create, self._options.max_parallel_writes))
+        return self._driver.run(open_shared(create))
+
+    # Committing.
+
+    def commit(self, batch: Batch) -> None:
+        """Commit a batch that was taken, and answer its callers. Errors go to them."""
+        is_computed = False
+        try:
+            prepared = self._computed(batch)
+            is_computed = True
+            with self.group.changed:
+                self.group.computed()
+            if prepared is not None and prepared.entry is not None:
+                self._driver.run(append_exclusive(prepared.before, prepared.entry))
+                self._landed(batch)
+        except EndiveError as error:
+            self._failed(batch, error)
+        except BaseException as error:
+            self._failed(batch, OutcomeUnknownError(self._driver.objects.url))
+            if not isinstance(error, Exception):
+                raise  # an interrupt of the caller's thread
+            log.exception("a batch failed, by a defect")
+        finally:
+            if not is_computed:
+                with self.group.changed:
+                    self.group.computed()
+
+    def _computed(self, batch: Batch) -> Prepared | None:
+        """Compute a batch, and let its entry be sent; None: it was committed here, or waits again."""
+        while (state := self._base(batch)) is not None:
+            if not (state.own_epoch and state.is_writable):
+                self._commit_alone(batch, state)
+                return None
+            functions = tuple(function for function, _ in batch.functions)
+            try:
+                prepared = self._driver.run(prepare(state, functions, self._cache, batch.rows))
+            except MissingObjectError as error:
+                if not self._renewed(batch, error):
+                    return None
+                continue
+            with self.group.changed:
+                is_sent = prepared.entry is not None and batch in self.pipeline.under_way
+                if is_sent:
+                    self.pipeline.sent(batch, prepared)
+            if is_sent:
+                return prepared
+            # Nothing to write. Its functions may have seen rows of the batches before it.
+            if self._await_first(batch) and self._is_newest(state):
+                self._finished(batch, Committed(self.state, prepared.outcomes))
+                return None
+        return None
+
+    def _base(self, batch: Batch) -> StoreState | None:
+        """Return the state to compute a batch from; None: one before it has failed, and it waits again."""
+        with self.group.changed:
+            if batch not in self.pipeline.under_way:
+                return None
+            state = self.pipeline.base(batch, self.state)
+            if not self.pipeline.is_first(batch) and self._may_follow(state):
+                return state
+        return self._ready() if self._await_first(batch) else None
+
+    def _await_first(self, batch: Batch) -> bool:
+        """Wait until no batch before this one is in flight. False: one of them has failed, and this one waits again."""
+        with self.group.changed:
+            while batch in self.pipeline.under_way and not self.pipeline.is_first(batch):
+                self.group.changed.wait()
+            return batch in self.pipeline.under_way
+
+    def _renewed(self, batch: Batch, error: MissingObjectError) -> bool:
+        """Refresh, since files of the state were deleted. False: they are lost, and the batch has failed, alone."""
+        try:
+            self._learn(self._driver.run(after_missing(self.state, error)))
+        except EndiveError as lost:
+            self._report(batch, lost)
+            return False
+        return True
+
+    def _may_follow(self, state: StoreState) -> bool:
+        """Whether a batch may be computed while those before it are in flight. Holding the lock."""
+        return state.is_writable and bool(state.own_epoch) and not (self._must_open or self._was_fenced)
+
+    def _is_newest(self, state: StoreState) -> bool:
+        """Whether nobody else has written since `state`, of which functions that put nothing have seen a part."""
+        newest = self._driver.run(refreshed(self.state))
+        self._learn(newest)
+        if not newest.is_writable and not self.may_reopen:
+            raise FencedError(ROLE, state.own_epoch, newest.manifest.value.writer_epoch)
+        return newest.is_writable and newest.wal_end == state.wal_end
+
+    def _ready(self) -> StoreState:
+        """Return the state to begin from, with no batch in flight; claims or joins an epoch if it is time."""
+        state = self.state
+        if self._must_open:
+            state = self._writable(create=False)
+            self._must_open = self._was_fenced = False
+        elif self._was_fenced:
+            state = self._driver.run(refreshed(state))
+            self._was_fenced = False
+        elif self._wants_back(state):
+            state = self._driver.run(refreshed(state))
+            if state.wal_end > self._own_entry_last:  # others have written since this process did, or opened
+                self._met_s, self._own_entry_last = monotonic(), state.wal_end
+            else:
+                state = self._writable(create=False)
+        elif not state.own_epoch and monotonic() - self._refreshed_s > self._options.idle_max_ms / 1000:
+            state = self._driver.run(refreshed(state))
+        if state is not self.state:
+            self._learn(state)
+        if not state.is_writable and not self.may_reopen:
+            raise FencedError(ROLE, state.own_epoch, state.manifest.value.writer_epoch)
+        return state
+
+    def _wants_back(self, state: StoreState) -> bool:
+        """Whether an exclusive writer has to share the store, and seems to be the only one again."""
+        is_quiet = monotonic() - self._met_s >= self._options.retake_ms / 1000
+        return self._is_exclusive and not state.own_epoch and is_quiet
+
+    def _commit_alone(self, batch: Batch, state: StoreState) -> None:
+        """Commit a batch in an epoch that is not this process's own, with no other in flight."""
+        pause_s = self._turn_s - monotonic()
+        if pause_s > 0:
+            sleep(pause_s)  # let others go first: it is their turn
+        started_s = monotonic()
+        functions = tuple(function for function, _ in batch.functions)
+        try:
+            committed = self._driver.run(commit_batch(state, functions, self._cache, REFRESHES_MAX, batch.rows))
+        except ExclusiveWriterError:  # nothing was written: take the store
+            self._must_open = True
+            state = self._ready()
+            committed = self._driver.run(commit_batch(state, functions, self._cache, REFRESHES_MAX, batch.rows))
+        self.losses += committed.losses
+        if committed.entry:
+            others = committed.entry - 1 - self._own_entry_last
+            self._own_entry_last = committed.entry
+            self._met_s = monotonic() if others else self._met_s
+            if not committed.state.own_epoch:
+                self._turn_s = monotonic() + self._turns.after_commit(monotonic() - started_s, others)
+        self._finished(batch, committed)
+
+    # The end of a batch.
+
+    def _finished(self, batch: Batch, committed: Committed) -> None:
+        """Acknowledge a batch that was committed with no other before it."""
+        with self.group.changed:
+            self._combine(committed.state)
+            self.pipeline.remove((batch,))
+            self.group.done((batch,))
+        _answer(batch, committed.outcomes)
+
+    def _landed(self, batch: Batch) -> None:
+        """Acknowledge the batches whose entries, and all before them, exist."""
+        with self.group.changed:
+            durable = self.pipeline.landed(batch)
+            for one in durable:
+                if one.after is not None:
+                    self._combine(one.after)
+                    self._own_entry_last = one.after.wal_end
+            self.pipeline.remove(durable)
+            self.group.done(durable)
+        for one in durable:
+            if one.prepared is not None:
+                _answer(one, one.prepared.outcomes)
+
+    def _failed(self, batch: Batch, error: EndiveError) -> None:
+        """Handle a write that failed: halt, or let the next batch claim or join an epoch."""
+        is_fence = isinstance(error, FencedError) and not isinstance(error, ExclusiveWriterError)
+        with self.group.changed:
+            if batch not in self.pipeline.under_way:
+                return  # one before it has failed
+            self._was_fenced |= is_fence
+            self._must_open |= not is_fence
+        self._report(batch, error, retries=is_fence and self.may_reopen)
+        if not self.may_reopen:
+            self._halt(error)
+
+    def _report(self, batch: Batch, error: EndiveError, retries: bool = False) -> None:
+        """Report an error to the callers of a batch and of all behind it; with `retries` they wait again instead."""
+        with self.group.changed:
+            failed = self.pipeline.fail(batch, retries)
+            self.group.done(failed)
+            _reject(failed, error)
+        if failed:
+            log_error(log, "batch_failed", error, transactions=sum(len(one.functions) for one in failed))
+
+    def _halt(self, error: EndiveError) -> None:
+        """Commit nothing more."""
+        with self.group.changed:
+            if self.group.halted is None:
+                log_error(log, "halted", error, epoch=self.state.own_epoch, url=self._driver.objects.url)
+            _reject(self.group.halt(error), error)
+            self.group.changed.notify_all()
+
+    # What is known.
+
+    def refresh(self) -> StoreState:
+        """Return a state at least as new as this call. A refresh that begins after the call serves all that wait."""
+        changed = self.group.changed
+        with changed:
+            needed = self._refreshes_begun + 1
+            while self.refreshes < needed and self._is_refreshing:
+                changed.wait()
+            if self.refreshes >= needed:
+                return self.state
+            self._is_refreshing = True
+            self._refreshes_begun += 1
+            begun = self._refreshes_begun
+            state = self.state
+        try:
+            state = self._driver.run(refreshed(state))
+        except BaseException:
+            with changed:
+                self._is_refreshing = False
+                changed.notify_all()
+            raise
+        self._learn(state)
+        with changed:
+            self._is_refreshing = False
+            self.refreshes = begun
+            changed.notify_all()
+        return state
+
+    def _learn(self, state: StoreState) -> None:
+        """Take over a state. Halts if it shows that the writer was fenced, and may not reopen."""
+        with self.group.changed:
+            self._combine(state)
+            known = self.state
+            self.group.changed.notify_all()
+        if known.own_epoch and not known.is_writable and not self.may_reopen:
+            self._halt(FencedError(ROLE, known.own_epoch, known.manifest.value.writer_epoch))
+
+    def _combine(self, state: StoreState) -> None:
+        """Take over a state. Commits and refreshes go on side by side. Holding the lock."""
+        self.state = self.state.combined(state)
+        self._refreshed_s = monotonic()
+
+
+def _answer(batch: Batch, outcomes: Sequence[Outcome]) -> None:
+    for (_, result), outcome in zip(batch.functions, outcomes, strict=True):
+        result.give(outcome)
+
+
+def _reject(batches: Sequence[Batch], error: EndiveError) -> None:
+    for batch in batches:
+        for written in batch.written:
+            written.error = error
+        _answer(batch, [Outcome(error=copy_of(error)) for _ in batch.functions])
