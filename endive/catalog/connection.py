@@ -99,7 +99,7 @@ def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
     return open_objects(plain, endpoint=properties.get("s3.endpoint"), records=records, settings=settings)
 
 
-OPTIONS = StoreOptions(reopen=True, max_parallel_writes=4)
+OPTIONS = StoreOptions(reopen=True, max_parallel_writes=8)
 """An exclusive catalog goes on after other processes have committed, and has several commit batches in flight."""
 
 
