@@ -35,6 +35,8 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
+from endive.catalog.file_io import open_file_io
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.io.pyarrow import ArrowScan, ParquetFormatWriter
@@ -191,6 +193,9 @@ class CatalogWithStagedTables(MetastoreCatalog):
     def file_io(self, properties: Properties, location: str) -> FileIO:
         """Return the FileIO for a table's properties and a location."""
         return self._load_file_io(properties, location)
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return open_file_io({**self.properties, **properties}, location)
 
     def check_for_overlap(self, removals: set[str] | None, updates: Properties) -> None:
         """Raise if a property is both removed and set."""
