@@ -17,12 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.io.fileformat import FileFormatFactory, FileFormatWriter
-from pyiceberg.io.pyarrow import (
-    ParquetFormatWriter,
-    _get_field_from_arrow_table,
-    _to_requested_schema,
-    pyarrow_to_schema,
-)
+from pyiceberg.io.pyarrow import ParquetFormatWriter, pyarrow_to_schema
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import partition_record_value
 from pyiceberg.schema import sanitize_column_names
@@ -33,7 +28,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_int
 from pyspark.sql.types import StructType
 
-from endive.catalog.iceberg import set_writer_argument
+from endive.catalog.iceberg import nested_column, set_writer_argument, to_requested_schema
 from endive.spark.source.encoding import dictionary_columns
 from endive.spark.source.types import arrow_schema
 
@@ -113,7 +108,7 @@ def _by_partition(metadata: TableMetadata, chunk: pa.Table) -> Iterator[tuple[Re
     values = []
     for part in spec.fields:
         source = schema.find_field(part.source_id)
-        column = _get_field_from_arrow_table(chunk, str(schema.find_column_name(part.source_id)))
+        column = nested_column(chunk, str(schema.find_column_name(part.source_id)))
         values.append(part.transform.pyarrow_transform(source.field_type)(column))
     codes = _codes(values)
     order = np.argsort(codes, kind="stable")
@@ -200,7 +195,7 @@ class _TaskFiles:
     def _as_table(self, rows: pa.Table) -> pa.Table:
         """Return rows with the table's columns, types and field ids; what the frame lacks is null."""
         schema = self.job.metadata.schema()
-        batch = _to_requested_schema(
+        batch = to_requested_schema(
             requested_schema=sanitize_column_names(schema),
             file_schema=pyarrow_to_schema(rows.schema, name_mapping=schema.name_mapping),
             batch=rows,
