@@ -7,7 +7,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := .venv/bin/
 STAMP := .venv/.installed
 
-.PHONY: help install format lint types test-fast test test-all demo bench clean
+.PHONY: help install format lint types test-fast test test-all coverage demo bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,11 +47,17 @@ test: lint types ## everything that proves the project
 test-all: lint types ## also the long campaigns
 	$(RUN)pytest -q -n auto --dist loadgroup
 
+coverage: $(STAMP) ## the fast tests, with the lines and branches that they reach; build/coverage/index.html
+	$(RUN)pytest -q -n auto --dist loadgroup -m "not slow and not campaign" --cov --cov-report=term:skip-covered --cov-report=html
+
+docs: $(STAMP) ## the site, without a network; build/site/index.html
+	$(RUN)python docs/site/build.py
+
 demo: $(STAMP) ## run the main job, end with something to look at
 	$(RUN)endive demo
 
 bench: $(STAMP) ## measure; writes benchmarks/results/*.json
-	$(RUN)python -m benchmarks.engine_reference && $(RUN)python -m benchmarks.closed_loop && $(RUN)python -m benchmarks.engine && $(RUN)python -m benchmarks.store && $(RUN)python -m benchmarks.shared && $(RUN)python -m benchmarks.catalog && $(RUN)python -m benchmarks.tables
+	$(RUN)python -m benchmarks.engine_reference && $(RUN)python -m benchmarks.closed_loop && $(RUN)python -m benchmarks.engine && $(RUN)python -m benchmarks.store && $(RUN)python -m benchmarks.shared && $(RUN)python -m benchmarks.catalog && $(RUN)python -m benchmarks.tables && $(RUN)python -m benchmarks.install
 
 clean: ## remove what make made
-	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build

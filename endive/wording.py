@@ -25,6 +25,9 @@ def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
     differs two of three letters must agree.
     """
     known = list(dict.fromkeys(words))
+    same = next((other for other in known if other.lower() == word.lower()), None)
+    if same is not None:
+        return same
     close = get_close_matches(word, known, n=max(len(known), 1), cutoff=cutoff)
     return next((other for other in close if _is_near(word, other)), None)
 

@@ -1,4 +1,4 @@
-"""Run one configuration with one seed, and read its figures.
+"""Run one configuration with one seed, and read its metrics.
 
 One table on S3, fast appends only, for a quarter of an hour of virtual time.
 """
@@ -14,13 +14,13 @@ SHORTER = ["simulation.duration_ms=900_000", "transaction.runtime={ median = 10_
 
 settings = load_configuration(str(FILE), SHORTER)  # the same as --set on the command line
 statistics = Simulation(settings.build(seed=1)).run()
-figures = summarise(statistics.to_arrow(), settings.window)  # without the first and the last quarter
+metrics = summarise(statistics.to_arrow(), settings.window)  # without the first and the last quarter
 
-print(f"transactions   {figures.transactions}, {figures.unfinished} of them in flight at the end")
-print(f"offered        {figures.offered_per_s:.2f}/s")
-print(f"committed      {figures.committed_per_s:.2f}/s")
-print(f"success        {figures.success:.1%}")
-print(f"retries        {figures.retries_mean:.2f} per transaction")
-print(f"p50, p99       {figures.latency['all'].p50_ms:.0f} ms, {figures.latency['all'].p99_ms:.0f} ms")
-for purpose, mean_ms in figures.time_ms.items():
+print(f"transactions   {metrics.transactions}, {metrics.unfinished} of them in flight at the end")
+print(f"offered        {metrics.offered_per_s:.2f}/s")
+print(f"committed      {metrics.committed_per_s:.2f}/s")
+print(f"success        {metrics.success:.1%}")
+print(f"retries        {metrics.retries_mean:.2f} per transaction")
+print(f"p50, p99       {metrics.latency['all'].p50_ms:.0f} ms, {metrics.latency['all'].p99_ms:.0f} ms")
+for purpose, mean_ms in metrics.time_ms.items():
     print(f"  {purpose:15}{mean_ms:7.1f} ms")

@@ -23,9 +23,9 @@ operation_types = { fast_append = 0.9, validated_overwrite = 0.1 }
 print("cost model   committed  success  retries   p50 ms   p99 ms")
 for model in ("spec", "iceberg", "pyiceberg"):
     settings = parse_configuration(CONFIGURATION, overrides=[f"transaction.cost_model={model}"])
-    figures = summarise(Simulation(settings.build(seed=1)).run().to_arrow(), settings.window)
-    latency = figures.latency["all"]
+    metrics = summarise(Simulation(settings.build(seed=1)).run().to_arrow(), settings.window)
+    latency = metrics.latency["all"]
     print(
-        f"{model:12}{figures.committed_per_s:8.2f}/s{figures.success:9.1%}{figures.retries_mean:9.2f}"
+        f"{model:12}{metrics.committed_per_s:8.2f}/s{metrics.success:9.1%}{metrics.retries_mean:9.2f}"
         f"{latency.p50_ms:9.0f}{latency.p99_ms:9.0f}"
     )

@@ -1,6 +1,6 @@
 """A storage provider of your own, beside one that comes with Endive.
 
-The figures are in `03_own_provider.toml`. `storage.profile_file` is seen from the directory of the configuration;
+The latencies are in `03_own_provider.toml`. `storage.profile_file` is relative to the configuration's directory;
 here that is this file's.
 """
 
@@ -24,7 +24,7 @@ S3 = ["storage={ provider = 's3', profiles = 'measured' }"]
 
 for overrides in ([], S3):
     settings = parse_configuration(CONFIGURATION, __file__, overrides)
-    figures = summarise(Simulation(settings.build(seed=1)).run().to_arrow(), settings.window)
-    p99_ms = figures.latency["all"].p99_ms
-    rates = f"{figures.offered_per_s:.2f}/s offered, {figures.committed_per_s:.2f}/s committed"
-    print(f"{settings.profile.name:5} {rates}, {figures.success:.1%} success, p99 {p99_ms:.0f} ms")
+    metrics = summarise(Simulation(settings.build(seed=1)).run().to_arrow(), settings.window)
+    p99_ms = metrics.latency["all"].p99_ms
+    rates = f"{metrics.offered_per_s:.2f}/s offered, {metrics.committed_per_s:.2f}/s committed"
+    print(f"{settings.profile.name:5} {rates}, {metrics.success:.1%} success, p99 {p99_ms:.0f} ms")

@@ -5,6 +5,10 @@ import pytest
 from endive.wording import counted, nearest, suggestion, utc
 
 
+def test_case_is_no_difference() -> None:
+    assert nearest("S3", ["s3", "s3x"]) == "s3"
+
+
 def test_one_is_not_many() -> None:
     assert [counted(count, "table") for count in (0, 1, 2, 2000)] == ["0 tables", "1 table", "2 tables", "2,000 tables"]
 

@@ -1,4 +1,4 @@
-"""`endive config`: look at a configuration without running it."""
+"""`endive config`: validate and inspect a configuration without running it."""
 
 import json
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from endive.sim.config.configuration import Settings, load_configuration
 from endive.sim.config.reference import keys
 
 app = typer.Typer(
-    help="Check a configuration, show what is in force and why, or list the keys that there are.", no_args_is_help=True
+    help="Validate a configuration, show its effective values and their origin, or list all keys.", no_args_is_help=True
 )
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A configuration in TOML; `configs/` has examples.")]
@@ -21,9 +21,9 @@ File = Annotated[str, typer.Argument(metavar="FILE", help="A configuration in TO
 
 @app.command()
 def check(file: File, overrides: Overrides = None) -> None:
-    """Check a configuration completely: every fault at once, each with its place and the nearest valid name.
+    """Validate a configuration: every error at once, each with its key and the nearest valid name.
 
-    Keys that have no effect with the other choices made are named in warnings. Nothing is run or written.
+    Warnings name keys that have no effect with the other values. Nothing is run or written.
     """
     settings = load_configuration(file, overrides or ())
     warn(settings.warnings)
@@ -37,7 +37,7 @@ def show(
     overrides: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Show every value in force and where it came from: the file, `--set`, another choice, or the default."""
+    """Show every effective value and its origin: the file, `--set`, another key, or the default."""
     settings = load_configuration(file, overrides or ())
     warn(settings.warnings)
     rows = list(values_in_force(settings))
@@ -59,9 +59,9 @@ def show_keys(
         str, typer.Argument(metavar="[PREFIX]", help="A section, such as `catalog`, or a key; else all.")
     ] = "",
 ) -> None:
-    """List the keys of a configuration: what each takes, its default, and what it means.
+    """List the configuration keys with type, default and meaning.
 
-    A key without a default is decided by another choice, as its meaning says, or is required. Times are in
+    A key without a default is required, or depends on another key, as its meaning says. Times are in
     milliseconds, sizes in bytes. `endive config keys distribution` lists the parameters of distributions.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -22,13 +22,13 @@ class Later(NamedTuple):
 
 
 COMMANDS = {
-    "run": Later("Simulate a configuration and show what its commits did.", "sim"),
+    "run": Later("Simulate a configuration and print its metrics.", "sim"),
     "sweep": Later(
         "Run every experiment of a sweep on Spark, find the saturation points, and write the report.", "sweep"
     ),
     "report": Later("Write the results of a sweep as one HTML page with charts that works offline.", "report"),
-    "capacity": Later("Find the highest offered load that holds a target, with its 95 % confidence interval.", "sim"),
-    "compare": Later("Show two results side by side, and the difference of each figure.", "sim"),
+    "capacity": Later("Find the highest offered load that meets a target, with its 95 % confidence interval.", "sim"),
+    "compare": Later("Show two results side by side, and the difference of each metric.", "sim"),
     "providers": Later(
         "List the storage providers: median latency in milliseconds by operation; a dash is a missing capability.",
     ),
@@ -36,7 +36,7 @@ COMMANDS = {
         "Predict how many commits per second one to twenty tables sustain on three object stores: about a minute.",
         "sweep",
     ),
-    "config": Later("Check a configuration, show what is in force and why, or list the keys that there are.", "sim"),
+    "config": Later("Validate a configuration, show its effective values and their origin, or list all keys.", "sim"),
     "kv": Later("The key-value store that needs nothing but a bucket."),
     "catalog": Later("Iceberg tables that need nothing but a bucket."),
 }

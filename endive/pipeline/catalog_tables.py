@@ -36,7 +36,7 @@ from endive.pipeline.plan import Run
 from endive.pipeline.run_rows import RUN_SCHEMA
 from endive.pipeline.saved_sweep import SavedSweep, one_per_run, parts_of
 from endive.pipeline.transactions import read_transactions
-from endive.sim.results.statistics import SCHEMA as TRANSACTION_SCHEMA
+from endive.sim.results.columns import SCHEMA as TRANSACTION_SCHEMA
 from endive.spark.source.committing import Written, commit, found
 from endive.spark.source.options import Place, WriteOptions, open_catalog
 from endive.spark.source.types import struct_of

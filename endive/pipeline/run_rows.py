@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from endive.sim.cost import OPERATION_TYPES
-from endive.sim.results.summary import REASONS, REQUESTS, TIME_PURPOSES, LatencyFigures, Summary
+from endive.sim.results.columns import REASONS, REQUESTS, TIME_PURPOSES
+from endive.sim.results.summary import QUANTILES, LatencyMetrics, Summary
 
 OPERATIONS = ("all", *OPERATION_TYPES)
 """Operation types, and all of them together."""
-QUANTILES = tuple(name for name in LatencyFigures.__dataclass_fields__ if name != "commits")
 RATES = (
     "offered_per_s",
     "finished_per_s",
@@ -70,7 +70,7 @@ def done_row(experiment: str, seed: int, summary: Summary, cpu_s: float | None) 
     }
 
 
-def _latencies(latency: Mapping[str, LatencyFigures]) -> dict[str, Any]:
+def _latencies(latency: Mapping[str, LatencyMetrics]) -> dict[str, Any]:
     row: dict[str, Any] = {f"{operation}_commits": 0 for operation in OPERATIONS}
     for operation, quantiles in latency.items():
         row[f"{operation}_commits"] = quantiles.commits

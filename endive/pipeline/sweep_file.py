@@ -33,7 +33,7 @@ from endive.sim.config.defaults import mean_ms
 from endive.sim.config.profiles import read_text
 from endive.sim.config.schema import LABEL, SEED_MAX, Section
 from endive.sim.config.seeds import parse_seeds
-from endive.sim.config.validation import faults_of
+from endive.sim.config.validation import validated
 
 Keep = Literal["summaries", "transactions"]
 Seed = Annotated[int, Field(ge=0, le=SEED_MAX, strict=True)]
@@ -159,7 +159,7 @@ def parse_group(
     unlisted = [
         f"{key}: unknown key; {LISTED}" for key in ("members", "experiments") if data.pop(key, None) is not None
     ]
-    sweep, found = faults_of(SweepSection, data)
+    sweep, found = validated(SweepSection, data)
     if sweep is None or found or unlisted:
         raise ConfigurationError(source, [*unlisted, *map(str, found)])
     varied = _variations(sweep, source)

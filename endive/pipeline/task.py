@@ -27,7 +27,7 @@ from endive.pipeline.sweep_file import Keep
 from endive.sim.config.configuration import MODEL_VERSION, Settings, parse_configuration
 from endive.sim.engine.run import summarise_compiled
 from endive.sim.engines import simulate
-from endive.sim.results.summary import Summary, summarise
+from endive.sim.results.summary import Summary
 
 MODEL = f"endive {__version__}, model {MODEL_VERSION}"
 """Version that computes the metrics. All machines of a sweep must agree on it."""
@@ -116,11 +116,11 @@ def _simulate(job: SweepJob, run: Run) -> Summary:
     settings = _settings(*job.configurations[experiment])
     if job.keep == "summaries":
         return summarise_compiled(settings, seed, settings.window)[0]
-    table = simulate(settings, seed).table
+    result = simulate(settings, seed)
     path = SweepDirectory(job.directory).transactions(experiment, seed)
     make_directory(path.parent)
-    write_table(path, table)
-    return summarise(table, settings.window)
+    write_table(path, result.table)
+    return result.summary(settings.window)
 
 
 @lru_cache(maxsize=8)

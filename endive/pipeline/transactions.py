@@ -21,7 +21,7 @@ from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Run
 from endive.pipeline.run_rows import RUN_SCHEMA, done_row
 from endive.pipeline.saved_sweep import first_line
-from endive.sim.results.statistics import SCHEMA
+from endive.sim.results.columns import SCHEMA
 from endive.sim.results.summary import Window, summarise
 
 BIN_BYTES = 256 * 2**20

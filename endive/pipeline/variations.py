@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from endive.sim.config.schema import Configuration
-from endive.sim.config.validation import Fault, all_keys
+from endive.sim.config.validation import InvalidKey, all_keys
 from endive.wording import suggestion
 
 Variation = dict[str, Any]
@@ -43,7 +43,7 @@ def dotted_pairs(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
 
 def variation_errors(
     grid: Mapping[str, Any], columns: Mapping[str, Any], listed: Sequence[Mapping[str, Any]]
-) -> Iterator[Fault]:
+) -> Iterator[InvalidKey]:
     """Yield the errors of a sweep file's three parts, before any configuration is checked."""
     for part, table in (("grid", grid), ("zip", columns)):
         for key, values in table.items():
@@ -52,28 +52,28 @@ def variation_errors(
     for part, keys in (("grid", grid), ("zip", columns), ("list", in_list)):
         yield from _key_errors(part, keys)
     for key in sorted((grid.keys() & columns.keys()) | ((grid.keys() | columns.keys()) & in_list.keys())):
-        yield Fault(key, "is varied in two places; leave one of them out")
+        yield InvalidKey(key, "is varied in two places; leave one of them out")
     lengths = {key: len(values) for key, values in columns.items() if isinstance(values, list)}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{key} has {length}" for key, length in lengths.items())
-        yield Fault("zip", f"columns must be of one length, but {found}")
+        yield InvalidKey("zip", f"columns must be of one length, but {found}")
     size = math.prod(len(values) for values in grid.values() if isinstance(values, list))
     size *= max(lengths.values(), default=1) * max(len(listed), 1)
     if size > EXPERIMENTS_MAX:
-        yield Fault("grid", f"{size:,} experiments; at most {EXPERIMENTS_MAX:,} are possible")
+        yield InvalidKey("grid", f"{size:,} experiments; at most {EXPERIMENTS_MAX:,} are possible")
 
 
-def _value_errors(place: str, values: object) -> Iterator[Fault]:
+def _value_errors(place: str, values: object) -> Iterator[InvalidKey]:
     if not isinstance(values, list) or not values:
-        yield Fault(place, f"expected a list of values, but found {values!r}")
+        yield InvalidKey(place, f"expected a list of values, but found {values!r}")
     elif any(value in values[:number] for number, value in enumerate(values)):
-        yield Fault(place, "a value is given twice; it would repeat the same experiment")
+        yield InvalidKey(place, "a value is given twice; it would repeat the same experiment")
 
 
-def _key_errors(part: str, keys: Mapping[str, Any]) -> Iterator[Fault]:
+def _key_errors(part: str, keys: Mapping[str, Any]) -> Iterator[InvalidKey]:
     known = all_keys(Configuration)
     for key in keys:
         if key in NOT_VARIED:
-            yield Fault(f"{part}.{key}", NOT_VARIED[key])
+            yield InvalidKey(f"{part}.{key}", NOT_VARIED[key])
         elif key not in known:
-            yield Fault(f"{part}.{key}", f"no such configuration key{suggestion(key, known)}")
+            yield InvalidKey(f"{part}.{key}", f"no such configuration key{suggestion(key, known)}")

@@ -7,12 +7,13 @@ files that a sweep writes.
 from dataclasses import dataclass
 
 from endive.sim.cost import OPERATION_TYPES
-from endive.sim.results.summary import TIME_PURPOSES, LatencyFigures
+from endive.sim.results import summary
+from endive.sim.results.columns import TIME_PURPOSES
 
 OPERATIONS = ("all", *OPERATION_TYPES)
 """Operation types, and all of them together."""
 
-_QUANTILES = tuple(name.removesuffix("_ms") for name in LatencyFigures.__dataclass_fields__ if name.endswith("_ms"))
+_QUANTILES = tuple(name.removesuffix("_ms") for name in summary.QUANTILES)
 QUANTILES = {name: {"p50": "p50 (median)", "p999": "p99.9"}.get(name, name) for name in _QUANTILES}
 """Quantiles of commit latency: the part of the column's name, and its label."""
 

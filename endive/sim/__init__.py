@@ -1,1 +1,1 @@
-"""The simulator: a discrete-event model of commits on object storage. Start at `transaction`, then `catalog`."""
+"""The simulator: a discrete-event model of Iceberg commits. Start at `transaction`, then `catalog`."""

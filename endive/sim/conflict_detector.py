@@ -1,4 +1,4 @@
-"""Conflict detectors: is an overlap a real data conflict?"""
+"""Conflict detectors decide whether an overlap is a real data conflict."""
 
 from endive.rng import RandomSource
 from endive.sim.catalog import CatalogSnapshot
@@ -10,7 +10,7 @@ __all__ = ["ConflictDetector", "PartitionOverlapConflictDetector", "Probabilisti
 class ProbabilisticConflictDetector(ConflictDetector):
     """Every overlap of a type that can conflict is real with the same probability.
 
-    `rng=None`: each transaction draws from its own stream, so that its luck does not depend on the others.
+    `rng=None`: each transaction draws from its own stream, so that its draws do not depend on other transactions.
     """
 
     def __init__(self, real_conflict_probability: float, rng: RandomSource | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A provider's profile as a plain function: how long an operation takes, for code that knows no simulator.
+"""A provider's latencies as a plain function, for code that does not use the simulator.
 
 `endive.testing.FaultInjectingStore` and `endive.testing.virtual_time` take such a function, so real stores and
 protocols can be tried with the latencies of S3 without either side knowing the other:
@@ -16,7 +16,7 @@ from endive.sim.storage import Profile
 from endive.timing import to_ms
 
 ROWS = {"list": "read", "delete": "write"}
-"""Operations without figures of their own take as long as these: a listing is read, a delete is a small write."""
+"""Operations without a latency of their own: a listing takes as long as a read, a delete as a write."""
 
 
 def delay_of(profile: Profile) -> Callable[[str, int, RandomSource], float]:

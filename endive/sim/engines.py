@@ -1,4 +1,4 @@
-"""The two engines behind one function. They give the same results, bit for bit."""
+"""Both engines behind one function. Their results are identical, bit for bit."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ Engine = Literal["compiled", "reference"]
 
 
 def simulate(settings: Settings, seed: int, engine: Engine = "compiled", progress: Progress | None = None) -> RunResult:
-    """Run a configuration with one seed on the compiled engine, or on the readable one that defines the results."""
+    """Run a configuration with one seed on the compiled engine, or on the reference engine that defines the results."""
     if engine == "reference":
         return Simulation(settings.build(seed)).run(progress).to_result()
     from endive.sim.engine.run import run_compiled  # noqa: PLC0415 - loading Numba takes a second
@@ -19,7 +19,7 @@ def simulate(settings: Settings, seed: int, engine: Engine = "compiled", progres
 
 
 def is_cold() -> bool:
-    """Whether the compiled engine has still to be compiled on this machine, which takes half a minute."""
+    """Whether the compiled engine is not yet compiled on this machine; compiling takes half a minute."""
     from endive.sim.engine.run import is_cold  # noqa: PLC0415
 
     return is_cold()

@@ -1,4 +1,4 @@
-"""Which tables and partitions a transaction reads and writes."""
+"""Selectors choose the tables and partitions that a transaction reads and writes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

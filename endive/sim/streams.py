@@ -7,7 +7,7 @@ from endive.rng import Stream, stream
 
 @dataclass(frozen=True)
 class TransactionStreams:
-    """What one transaction draws from. No draw of another transaction, and no other purpose, can shift these."""
+    """The streams of one transaction. They do not depend on draws of other transactions or for other purposes."""
 
     storage: Stream
     catalog: Stream

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from endive.cli.app import app
-from endive.cli.capacity import _sentence
 from endive.errors import ConfigurationError
 from endive.sim.config.configuration import Settings, parse_configuration
 from endive.sim.config.distributions import DistributionSection
@@ -28,7 +27,8 @@ from endive.sim.results.capacity import (
     shrunk,
     with_load,
 )
-from endive.sim.results.summary import LatencyFigures, Summary, Tally, Window, drift
+from endive.sim.results.capacity_results import no_answer, parse_vary, sentence
+from endive.sim.results.summary import LatencyMetrics, Summary, Tally, Window, drift
 
 WINDOW = Window(0.0, 1_000_000.0)
 
@@ -41,7 +41,7 @@ def a_summary(success: float | None, p99_ms: float = 100.0) -> Summary:
         committed_per_s=1.0,
         success=success,
         success_whole_run=success,
-        latency={"all": LatencyFigures(10, p99_ms / 2, p99_ms, p99_ms, p99_ms)},
+        latency={"all": LatencyMetrics(10, p99_ms / 2, p99_ms, p99_ms, p99_ms)},
         retries_mean=1.0,
         time_ms={"catalog_read": 1.0, "per_attempt_io": 50.0, "backoff": 2.0},
         overhead=0.5,
@@ -126,7 +126,7 @@ def test_a_closed_loop_has_no_offered_load() -> None:
     closed = parse_configuration(
         CONFIGURATION.replace("inter_arrival", 'arrivals = "closed"\n    writers = 3\n    think')
     )
-    with pytest.raises(ConfigurationError, match="needs open arrivals"):
+    with pytest.raises(ConfigurationError, match="only open arrivals"):
         load_of(closed)
 
 
@@ -167,7 +167,7 @@ def test_an_interval_that_seeds_do_not_give_is_not_shown(tmp_path: Path) -> None
     assert "±" not in text
 
     alike = SeedCapacity(3.0, a_summary(0.96), "success: retries run out")
-    assert "±" not in _sentence(settings(), Capacity((alike, alike), Target(0.95)))
+    assert "±" not in sentence(settings(), Capacity((alike, alike), Target(0.95)))
 
 
 def test_an_impossible_target_is_said_to_be_one(tmp_path: Path) -> None:
@@ -192,15 +192,13 @@ def test_another_seeds_answer_is_only_where_the_search_begins() -> None:
 
 
 def test_seeds_that_disagree_are_said_to_disagree() -> None:
-    from endive.cli.capacity import _no_answer
-
     holding = SeedCapacity(3.0, a_summary(0.96), "success: retries run out")
     failing = SeedCapacity(0.0, a_summary(0.94), "success: retries run out")
     always = SeedCapacity(math.inf, a_summary(1.0), "none found")
     target = Target(0.95)
-    assert "holds in 2 of 3 seeds" in _no_answer(Capacity((holding, failing, always), target))
-    assert "does not hold at any load" in _no_answer(Capacity((failing, failing), target))
-    assert "holds at every load tried" in _no_answer(Capacity((always, always), target))
+    assert "holds in 2 of 3 seeds" in no_answer(Capacity((holding, failing, always), target))
+    assert "does not hold at any load" in no_answer(Capacity((failing, failing), target))
+    assert "holds at every load tried" in no_answer(Capacity((always, always), target))
 
 
 def test_a_run_that_would_hold_is_seen_to_its_end() -> None:
@@ -215,11 +213,9 @@ def test_a_run_that_would_hold_is_seen_to_its_end() -> None:
 
 
 def test_tables_and_words_can_be_varied() -> None:
-    from endive.cli.capacity import _parse_vary
-
-    assert _parse_vary("storage.provider=s3,s3x") == ("storage.provider", ["s3", "s3x"])
-    assert _parse_vary("catalog.num_tables=1,10") == ("catalog.num_tables", ["1", "10"])
-    mixes = _parse_vary("t.mix={ a = 0.9, b = 0.1 },{ a = 1.0 }")
+    assert parse_vary("storage.provider=s3,s3x") == ("storage.provider", ["s3", "s3x"])
+    assert parse_vary("catalog.num_tables=1,10") == ("catalog.num_tables", ["1", "10"])
+    mixes = parse_vary("t.mix={ a = 0.9, b = 0.1 },{ a = 1.0 }")
     assert mixes == ("t.mix", ["{ a = 0.9, b = 0.1 }", "{ a = 1.0 }"])
 
 

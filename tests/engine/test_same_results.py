@@ -14,6 +14,7 @@ from endive.sim.results.statistics import RunResult
 from endive.sim.results.summary import summarise
 from tests.engine.configurations import configuration
 
+FAST_SAMPLE = range(500, 506)
 SAMPLE = range(0, 120, 10)
 CAMPAIGN = range(1_000, 3_400, 50)
 """At least 2,000 of these are valid; `test_the_campaign_is_large_enough` counts them."""
@@ -48,6 +49,11 @@ def compare(number: int) -> int:
     assert expected.counters == found.counters, replay
     assert expected.seq == found.seq, replay
     return int(expected.table.num_rows)
+
+
+@pytest.mark.parametrize("number", FAST_SAMPLE)
+def test_a_random_configuration_gives_equal_rows_and_counters(number: int) -> None:
+    compare(number)
 
 
 @pytest.mark.slow

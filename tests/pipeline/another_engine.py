@@ -10,7 +10,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from endive.sim.results.summary import Array, drift, student_95
+from endive.sim.results.columns import Array
+from endive.sim.results.summary import drift, student_95
 
 TYPES = ("fast_append", "merge_append", "validated_overwrite")
 REASONS = ("max_retries_exceeded", "validation_exception", "retry_timeout")

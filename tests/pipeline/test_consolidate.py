@@ -19,7 +19,7 @@ from endive.pipeline.plan import Plan
 from endive.pipeline.run_rows import METRICS, RUN_SCHEMA, not_done_row
 from endive.pipeline.saved_sweep import one_per_run
 from endive.pipeline.sweep_file import parse_group
-from endive.sim.results.statistics import SCHEMA
+from endive.sim.results.columns import SCHEMA
 from tests.pipeline.another_engine import differences
 from tests.pipeline.saved import leave_runs
 from tests.pipeline.sweeps import small_plan, sweep_text

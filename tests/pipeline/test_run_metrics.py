@@ -10,7 +10,7 @@ import pytest
 from endive.pipeline.run_rows import METRICS, RUN_SCHEMA, done_row
 from endive.sim.config.configuration import parse_configuration
 from endive.sim.engines import simulate
-from endive.sim.results.statistics import SCHEMA
+from endive.sim.results.columns import SCHEMA
 from endive.sim.results.summary import Window, summarise
 from tests.pipeline.another_engine import differences, metrics_of_runs
 

@@ -1,4 +1,4 @@
-"""An hour of commits to one table on S3: the figures that the simulator must reproduce.
+"""An hour of commits to one table on S3: the published results that the simulator must reproduce.
 
 Figures are means over ten seeds, 1 to 10. One seed alone is not enough: p50 of the third case, expected at 484 ms
 within 3 % (up to 498.5 ms), is 491 ms on average, but lies anywhere from 480 to 502 ms.

@@ -13,7 +13,7 @@ from tests.surfaces.files import SMALL, CommandLine, only_result, small
 # Running.
 
 
-def test_a_run_shows_its_figures_and_keeps_its_result(endive: CommandLine) -> None:
+def test_a_run_shows_its_metrics_and_keeps_its_result(endive: CommandLine) -> None:
     outcome = endive("run", "small.toml")
 
     assert outcome.code == 0
@@ -40,25 +40,28 @@ def test_a_run_shows_its_figures_and_keeps_its_result(endive: CommandLine) -> No
     assert (result.parent.parent / "version.txt").read_text(encoding="utf-8").startswith("endive ")
 
 
-def test_the_second_run_says_that_the_result_is_there(endive: CommandLine) -> None:
+def test_the_second_run_says_that_the_result_exists(endive: CommandLine) -> None:
     first = endive("run", "small.toml")
     written_ns = only_result(endive.directory).stat().st_mtime_ns
 
     second = endive("run", "small.toml")
 
-    assert "the result is there" in second.err
+    assert "the result exists" in second.err
     assert second.out == first.out
     assert only_result(endive.directory).stat().st_mtime_ns == written_ns
 
 
-def test_again_runs_again_and_gives_the_same_rows(endive: CommandLine) -> None:
+@pytest.mark.parametrize("option", ["--force", "--again"])
+def test_force_runs_again_and_gives_the_same_rows(endive: CommandLine, option: str) -> None:
     endive("run", "small.toml")
     before = load_result(only_result(endive.directory)).table
 
-    outcome = endive("run", "small.toml", "--again")
+    outcome = endive("run", "small.toml", option)
 
-    assert "the result is there" not in outcome.err
-    assert load_result(only_result(endive.directory)).table.equals(before)
+    assert "the result exists" not in outcome.err
+    after = load_result(only_result(endive.directory)).table
+    assert after is not None
+    assert after.equals(before)
 
 
 def test_another_window_is_another_view_of_the_same_result(endive: CommandLine) -> None:
@@ -67,7 +70,7 @@ def test_another_window_is_another_view_of_the_same_result(endive: CommandLine) 
 
     wide = endive("run", "small.toml", *whole)
 
-    assert "the result is there" in wide.err
+    assert "the result exists" in wide.err
     assert "window 0.25 to 0.75 min" in narrow.out
     assert "window 0 to 1 min" in wide.out
 
@@ -77,7 +80,8 @@ def test_json_parses_and_says_what_the_run_was(endive: CommandLine) -> None:
 
     assert [run["seed"] for run in document["runs"]] == [1, 2, 3]
     assert {run["cost_model"] for run in document["runs"]} == {"spec"}
-    assert document["figures"]["committed_per_s"]["half_width_95"] > 0
+    assert document["metrics"]["committed_per_s"]["half_width_95"] > 0
+    assert document["figures"] == document["metrics"]  # the name until 0.1.0
     assert document["runs"][0]["counters"]["cas_success"] > 0
     assert document["warnings"] == []
 
@@ -110,10 +114,10 @@ def test_compare_shows_two_configurations_side_by_side(endive: CommandLine) -> N
     assert "difference" in outcome.out
     assert "small-" in outcome.out
     assert "fast-" in outcome.out
-    assert "seeds in common: 1, 2" in outcome.out
+    assert "compared on seeds 1, 2" in outcome.out
 
 
-def test_compare_as_json_has_the_figures_of_both_sides(endive: CommandLine) -> None:
+def test_compare_as_json_has_the_metrics_of_both_sides(endive: CommandLine) -> None:
     endive.write("fast.toml", SMALL.replace('"s3"', '"s3x"'))
 
     outcome = endive("compare", "small.toml", "fast.toml", "--seeds", "1..2", "--set", "catalog.num_tables=3", "--json")
@@ -121,7 +125,8 @@ def test_compare_as_json_has_the_figures_of_both_sides(endive: CommandLine) -> N
     found = json.loads(outcome.out)
     assert found["seeds"] == [1, 2]
     assert found["a"].startswith("small-")
-    rate = found["figures"]["committed_per_s"]
+    rate = found["metrics"]["committed_per_s"]
+    assert found["figures"] == found["metrics"]  # the name until 0.1.0
     assert rate["difference"]["mean"] == pytest.approx(rate["b"]["mean"] - rate["a"]["mean"])
     assert rate["ratio"] == pytest.approx(rate["b"]["mean"] / rate["a"]["mean"])
     assert small("catalog.num_tables=3").experiment_hash() in found["a"]
@@ -153,7 +158,7 @@ def test_compare_without_a_common_seed_says_so(endive: CommandLine) -> None:
     assert outcome.code == 2
     assert "have no seed in common: the first has seed 1, the second seed 2; run both" in outcome.err
     outcome = endive("compare", seeds[0], str(Path(seeds[1]).parent), "--seeds", "2..3")
-    assert "the first has none of --seeds, the second seed 2" in outcome.err
+    assert "the first has none of those asked for, the second seed 2" in outcome.err
 
 
 def test_compare_runs_a_configuration_with_the_seeds_of_the_result_beside_it(endive: CommandLine) -> None:
@@ -166,7 +171,7 @@ def test_compare_runs_a_configuration_with_the_seeds_of_the_result_beside_it(end
     assert json.loads(endive("compare", result, "fast.toml", "--seeds", "5..6", "--json").out)["seeds"] == [5]
 
 
-def test_compare_names_figures_as_a_run_does_and_only_its_own_options(endive: CommandLine) -> None:
+def test_compare_names_metrics_as_a_run_does_and_only_its_own_options(endive: CommandLine) -> None:
     shown = endive("compare", "small.toml", "small.toml").out
     assert "all p99.9, ms" in shown
     assert "p999" not in shown
@@ -225,6 +230,16 @@ def test_config_keys_lists_every_key_with_its_meaning(endive: CommandLine) -> No
     assert "catalog | table | partition" in outcome.out
 
 
+def test_a_sweep_file_is_recognised(endive: CommandLine) -> None:
+    endive.write("grid.toml", 'base = "small.toml"\n[grid]\n"transaction.retry" = [1, 2]\n')
+
+    outcome = endive("run", "grid.toml")
+
+    assert outcome.code == 2
+    assert "this is a sweep file, not a configuration" in outcome.err
+    assert "`endive sweep grid.toml`" in outcome.err
+
+
 def test_config_keys_of_a_section(endive: CommandLine) -> None:
     outcome = endive("config", "keys", "transaction.retry_backoff")
 
@@ -243,9 +258,18 @@ def test_config_keys_names_the_key_that_was_meant(endive: CommandLine) -> None:
     assert "did you mean 'transaction.retry'?" in outcome.err
 
 
-def test_providers_lists_figures_and_sources(endive: CommandLine) -> None:
+def test_providers_lists_latencies_and_sources(endive: CommandLine) -> None:
     assert "azurex" in endive("providers").out
     assert "YCSB" in endive("providers", "s3").out
+
+
+def test_providers_as_json_have_medians_and_sources(endive: CommandLine) -> None:
+    found = json.loads(endive("providers", "s3", "--json").out)
+
+    assert list(found) == ["spec", "measured"]
+    cas = found["spec"][0]["latencies"]["cas"]
+    assert (round(cas["median_ms"]), cas["source"][:2] != "") == (61, True)
+    assert {one["provider"] for one in json.loads(endive("providers", "--json").out)["spec"]} >= {"s3", "gcp"}
 
 
 def test_a_profile_of_ones_own_is_listed_and_used(endive: CommandLine) -> None:

@@ -60,7 +60,7 @@ def test_a_wrong_value_is_one_message_and_nothing_runs(endive: CommandLine, over
 
     assert outcome.code == 2
     assert message in outcome.err
-    assert outcome.err.count("\n") == 2  # "1 error", and the fault
+    assert outcome.err.count("\n") == 2  # "1 error", and the error itself
     assert not (endive.directory / "experiments").exists()
 
 
@@ -124,8 +124,8 @@ def test_a_truncated_result_is_named_with_the_remedy(endive: CommandLine, size: 
 
     assert outcome.code == 2
     assert "results.parquet: cannot be read as Parquet" in outcome.err
-    assert "--again" in outcome.err
-    assert endive("run", "small.toml", "--again").code == 0
+    assert "--force" in outcome.err
+    assert endive("run", "small.toml", "--force").code == 0
 
 
 @pytest.mark.parametrize("metadata", [None, b"no json", b"{}", b"[1]", b'{"window_ms": [2, 1], "counters": {}}'])
@@ -213,12 +213,15 @@ def test_two_processes_may_run_the_same_seed(endive: CommandLine) -> None:
 
     assert [process.returncode for process in both] == [0, 0]
     assert outputs[0] == outputs[1]
-    assert load_result(only_result(endive.directory)).table.num_rows > 0
+    table = load_result(only_result(endive.directory)).table
+    assert table is not None
+    assert table.num_rows > 0
     assert [path.name for path in only_result(endive.directory).parent.iterdir()] == ["results.parquet"]
 
 
-def test_figures_only_prints_the_same_figures_and_writes_nothing(endive: CommandLine) -> None:
-    only = json.loads(endive("run", "small.toml", "--figures-only", "--json").out)
+@pytest.mark.parametrize("option", ["--metrics-only", "--figures-only"])
+def test_metrics_only_prints_the_same_metrics_and_writes_nothing(endive: CommandLine, option: str) -> None:
+    only = json.loads(endive("run", "small.toml", option, "--json").out)
     assert not (endive.directory / "experiments").exists()
     kept = json.loads(endive("run", "small.toml", "--json").out)
 
@@ -227,17 +230,17 @@ def test_figures_only_prints_the_same_figures_and_writes_nothing(endive: Command
     assert only["runs"][0]["path"] is None
 
 
-def test_figures_only_is_not_for_the_reference_engine(endive: CommandLine) -> None:
-    outcome = endive("run", "small.toml", "--figures-only", "--engine", "reference")
+def test_metrics_only_is_not_for_the_reference_engine(endive: CommandLine) -> None:
+    outcome = endive("run", "small.toml", "--metrics-only", "--engine", "reference")
 
     assert outcome.code == 2
     assert "keeps its rows" in outcome.err
 
 
-# Whose fault it is.
+# Errors are attributed to the file or to the option.
 
 
-def test_a_fault_of_an_option_is_not_blamed_on_the_file(endive: CommandLine) -> None:
+def test_an_error_of_an_option_is_not_attributed_to_the_file(endive: CommandLine) -> None:
     endive.write("sweep.toml", 'base = "small.toml"\nseeds = "1..2"\n[grid]\n"transaction.retry" = [1, 2]\n')
     wrong = ("--set", "catalog.num_table=3", "--set", "transaction.retry_backoff.jitter=-1")
 
@@ -248,16 +251,16 @@ def test_a_fault_of_an_option_is_not_blamed_on_the_file(endive: CommandLine) -> 
     assert "(with" not in swept  # every member has them
 
 
-def test_a_fault_that_an_option_only_brings_to_light_is_the_options(endive: CommandLine) -> None:
+def test_an_error_that_an_option_reveals_is_attributed_to_the_option(endive: CommandLine) -> None:
     closed = endive("run", "small.toml", "--set", "transaction.arrivals=closed").err
     assert closed.startswith("error: --set: 1 error\n  - transaction.writers: required for closed arrivals")
     closed = endive(
         "capacity", "small.toml", "--set", "transaction.arrivals=closed", "--set", "transaction.writers=2"
     ).err
-    assert closed.startswith("error: --set: 1 error\n  - transaction.arrivals: capacity is a load")
+    assert closed.startswith("error: --set: 1 error\n  - transaction.arrivals: capacity is an offered load")
 
 
-def test_faults_of_the_file_and_of_an_option_are_told_apart(endive: CommandLine) -> None:
+def test_errors_of_the_file_and_of_an_option_are_told_apart(endive: CommandLine) -> None:
     endive.write("bad.toml", SMALL.replace("runtime", "runtme"))
 
     error = endive("run", "bad.toml", "--set", "catalog.num_table=3").err
@@ -275,7 +278,7 @@ def test_all_overrides_that_cannot_be_read_are_told_at_once(endive: CommandLine)
     assert "simulation.seed.x: seed is a value, not a table" in error
 
 
-def test_faults_of_values_to_vary_are_told_at_once(endive: CommandLine) -> None:
+def test_errors_of_values_to_vary_are_reported_at_once(endive: CommandLine) -> None:
     error = endive(
         "capacity", "small.toml", "--vary", "catalog.num_tables=1,-1,-2", "--vary", "catalog.typ=cas,append"
     ).err

@@ -1,5 +1,6 @@
-"""Configuration: one file in, every fault out, and a name for what is in force."""
+"""Configuration: one file in, every validation error out, and a name for the effective values."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from endive.cli.config import values_in_force
 from endive.errors import ConfigurationError
 from endive.sim.config.configuration import Settings, load_simulation_config, parse_configuration
+from endive.sim.config.test_config import create_test_config
 from endive.sim.latency import FixedLatency, SizeBasedLatency
+from endive.sim.simulation import Simulation
 from tests.surfaces.files import SMALL, small
 
 SPECIFICATION_EXAMPLE = """
@@ -53,7 +56,7 @@ jitter = 0.1
 """
 
 
-def faults(*overrides: str) -> tuple[str, ...]:
+def errors_of(*overrides: str) -> tuple[str, ...]:
     with pytest.raises(ConfigurationError) as raised:
         small(*overrides)
     return tuple(raised.value.errors)
@@ -88,8 +91,8 @@ def test_the_specifications_example_is_told_what_has_no_effect_in_it() -> None:
 # Faults.
 
 
-def test_all_faults_are_reported_at_once() -> None:
-    found = faults(
+def test_all_errors_are_reported_at_once() -> None:
+    found = errors_of(
         "catalog.num_table=3",
         "simulation.duration_ms=-1",
         "transaction.cost_model=iceburg",
@@ -97,7 +100,7 @@ def test_all_faults_are_reported_at_once() -> None:
         "storage.provider=s4",
     )
 
-    places = [fault.partition(":")[0] for fault in found]
+    places = [error.partition(":")[0] for error in found]
     assert sorted(places) == [
         "catalog.num_table",
         "simulation.duration_ms",
@@ -107,20 +110,20 @@ def test_all_faults_are_reported_at_once() -> None:
     ]
 
 
-def test_a_fault_hides_what_only_follows_from_it() -> None:
-    assert len(faults("transaction.inter_arrival=5")) == 1
-    assert len(faults("storage.provider=5")) == 1
-    assert len(faults("transaction=5")) == 1
+def test_a_error_hides_what_only_follows_from_it() -> None:
+    assert len(errors_of("transaction.inter_arrival=5")) == 1
+    assert len(errors_of("storage.provider=5")) == 1
+    assert len(errors_of("transaction=5")) == 1
 
 
 def test_two_ways_to_count_partitions_contradict() -> None:
     both = ("catalog.partitions.num_partitions=3", "catalog.partitions.per_table=[3]")
 
-    assert faults(*both) == ("catalog.partitions: num_partitions or per_table, not both",)
+    assert errors_of(*both) == ("catalog.partitions: num_partitions or per_table, not both",)
 
 
 def test_partitions_per_table_must_match_the_tables() -> None:
-    assert faults("catalog.partitions.per_table=[3, 4]") == (
+    assert errors_of("catalog.partitions.per_table=[3, 4]") == (
         "catalog.partitions.per_table: 2 entries for num_tables = 1",
     )
 
@@ -148,17 +151,17 @@ def test_a_closed_loop_in_which_nothing_takes_time_would_never_end() -> None:
         "storage.latency={ read = { value = 0 }, write = { value = 0 } }",
     )
 
-    assert faults(*nothing)[0].startswith("transaction.think: more than 10,000,000 transactions")
+    assert errors_of(*nothing)[0].startswith("transaction.think: more than 10,000,000 transactions")
 
 
-def test_faults_of_a_profile_file_come_with_the_others(tmp_path: Path) -> None:
+def test_errors_of_a_profile_file_come_with_the_others(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[mine]\nread = { median = 5 }\nwrit = { value = 1 }\n", encoding="utf-8")
     with pytest.raises(ConfigurationError) as raised:
         parse_configuration(
             SMALL, str(tmp_path / "small.toml"), ["storage.profile_file=bad.toml", "catalog.num_table=1"]
         )
 
-    assert [fault.rpartition("bad.toml: ")[2].partition(":")[0] for fault in raised.value.errors] == [
+    assert [error.rpartition("bad.toml: ")[2].partition(":")[0] for error in raised.value.errors] == [
         "catalog.num_table",
         "mine.read",
         "mine.writ",
@@ -318,3 +321,28 @@ def test_a_value_without_effect_is_named_with_its_value() -> None:
     settings = small("transaction.isolation=serializable")
 
     assert settings.warnings[0].startswith('transaction.isolation = "serializable" has no effect')
+
+
+# Hints.
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("simulation.duration_ms='1s'", "times are numbers of milliseconds: 1000"),
+        ("transaction.runtime={ value = '5 min' }", "times are numbers of milliseconds: 300000"),
+        ("storage.provider=S3", "did you mean 's3'?"),
+        ("storage.T_APPEND={ mean = 50, stddev = 5 }", "did you mean 'storage.latency.append'?"),
+        ("storage.T_LOG_ENTRY_READ={ mean = 5 }", "did you mean 'catalog.log_entry_read_ms'?"),
+        ("catalog.mode='append'", "did you mean 'catalog.type'?"),
+    ],
+)
+def test_a_common_mistake_gets_a_hint(override: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(hint)):
+        small(override)
+
+
+def test_a_small_configuration_for_tests_runs() -> None:
+    statistics = Simulation(create_test_config({"catalog.num_tables": 2}, seed=3)).run()
+
+    assert statistics.committed > 50

@@ -3,6 +3,7 @@
 `python -m tests.surfaces.test_docs` writes those tables anew.
 """
 
+import importlib
 import json
 import re
 import shlex
@@ -16,6 +17,7 @@ import typer
 from endive.catalog.settings import SETTINGS, Setting
 from endive.cli.app import app
 from endive.sim.config.reference import Key, keys
+from endive.sim.results.metrics import METRICS
 from tests.surfaces.catalog_tables import beside_table, s3_table
 from tests.surfaces.files import CommandLine
 from tests.surfaces.spark_tables import speed_table
@@ -114,6 +116,39 @@ def test_the_readme_shows_what_the_demo_prints(endive: CommandLine) -> None:
     assert [line for line in printed[1:] if line not in shown] == []  # the first has a time that depends on the machine
 
 
+# Names of the source documents.
+
+
+def named_here() -> list[str]:
+    """Return the names in the second column of docs/sources.md."""
+    rows = [line.split(" | ") for line in text_of(ROOT / "docs" / "sources.md").splitlines() if line.startswith("| ")]
+    return sorted({name for row in rows for name in re.findall(r"`([^`]+)`", row[1])})
+
+
+@pytest.mark.parametrize("name", named_here())
+def test_a_name_on_the_page_of_sources_exists(name: str) -> None:
+    if name.startswith("endive."):
+        assert resolved(name) is not None
+    elif "/" in name:
+        assert (ROOT / name).exists()
+    else:
+        assert {name, f"distribution.{name}"} & {key.name for key in (*keys(), *keys("distribution"))}
+
+
+def resolved(dotted: str) -> object:
+    """Import a module, or an attribute of one."""
+    parts = dotted.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part)
+        return found
+    return None
+
+
 # Tables that are written by a program.
 
 
@@ -126,6 +161,12 @@ def key_row(key: Key) -> str:
 def key_table() -> str:
     """Every key of the configuration, as `endive config keys` prints them."""
     return "\n".join(["| key | takes | default | meaning |", "|---|---|---|---|", *map(key_row, keys())])
+
+
+def metric_table() -> str:
+    """Every metric of a run, as `endive.sim.results.metrics` has them."""
+    rows = [f"| {one.label} | `{one.name}` | {one.unit} | {one.meaning} | {one.over} |" for one in METRICS]
+    return "\n".join(["| printed | name | unit | meaning | of |", "|---|---|---|---|---|", *rows])
 
 
 def setting_row(setting: Setting) -> str:
@@ -195,6 +236,7 @@ def engine_table() -> str:
 GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "catalog properties": ("docs/catalog.md", setting_table),
     "keys": ("docs/simulator.md", key_table),
+    "metrics": ("docs/simulator.md", metric_table),
     "closed loop": ("docs/simulator.md", closed_loop_table),
     "engine": ("docs/engine.md", engine_table),
     "catalog beside SQL": ("docs/catalog.md", beside_table),

@@ -1,11 +1,11 @@
-"""Figures, worked out by hand for tables of ten rows."""
+"""Metrics, worked out by hand for tables of ten rows."""
 
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from endive.sim.results.statistics import SCHEMA
+from endive.sim.results.columns import SCHEMA
 from endive.sim.results.summary import Estimate, Window, estimate, estimates, student_95, summarise
 
 WINDOW = Window(1000.0, 6000.0)
@@ -100,7 +100,7 @@ def test_a_transaction_counts_where_it_finished() -> None:
     assert (summary.offered_per_s, summary.committed_per_s, summary.success) == (0.2, 0.0, None)
 
 
-def test_a_run_in_which_nothing_finished_has_no_figures_rather_than_zeros() -> None:
+def test_a_run_in_which_nothing_finished_has_no_metrics_rather_than_zeros() -> None:
     summary = summarise(table(*(row(number, "executing", 0.0) for number in range(10))), WINDOW)
 
     assert (summary.success, summary.success_whole_run, summary.retries_mean) == (None, None, None)
@@ -115,7 +115,7 @@ def test_an_empty_table_is_a_run_like_any_other() -> None:
     assert (summary.offered_per_s, summary.transactions, summary.aborted) == (0.0, 0, {})
 
 
-def test_figures_have_dotted_names() -> None:
+def test_metrics_have_dotted_names() -> None:
     flat = summarise(ten_rows(), WINDOW).flat()
 
     assert flat["latency.all.p50_ms"] == 200.0
@@ -139,7 +139,7 @@ def test_students_quantiles_are_those_of_the_table(degrees: int, quantile: float
     assert student_95(degrees) == pytest.approx(quantile, rel=0.005)
 
 
-def test_a_figure_that_some_seed_lacks_is_left_out() -> None:
+def test_a_metric_that_some_seed_lacks_is_left_out() -> None:
     with_aborts, without = summarise(ten_rows(), WINDOW), summarise(table(row(1)), WINDOW)
 
     assert "aborted.max_retries_exceeded" not in estimates([with_aborts, without])

@@ -1,5 +1,5 @@
-"""Configuration: from a TOML file to everything that a run needs.
+"""Configuration: from TOML to a `SimulationConfig`.
 
-`configuration` loads a file; `schema` has every key; `defaults` completes what a file leaves out; `validation` phrases
-errors; `effects` names keys without effect; `profiles` and `distributions` read providers and their latencies.
+`configuration` loads a file; `schema` has every key; `defaults` fills in defaults that depend on other keys;
+`validation` words the errors; `effects` warns of keys without effect; `profiles` and `distributions` read providers.
 """

@@ -1,6 +1,6 @@
-"""What a complete configuration comes down to: which requests it makes, and what can happen in it.
+"""Properties of a complete configuration: the requests that it makes, and the conflicts that can happen.
 
-Requests are worked out from the cost model's own rows, so that this cannot disagree with what is simulated.
+Requests are computed from the cost model's own rows, so that they cannot disagree with the simulation.
 """
 
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from endive.sim.storage import Profile
 
 CONDITIONAL = ("cas", "append")
 Request = tuple[str, str]
-"""An operation, and the kind of object that it is made on."""
+"""An operation, and the kind of its object."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """A complete configuration, and what its storage section comes down to."""
+    """A complete configuration and the profiles of its storage section."""
 
     config: Configuration
     profile: Profile
-    """The figures in force."""
+    """The effective latencies."""
     original: Profile
-    """The provider's own figures."""
+    """The provider's own latencies."""
     own_provider: bool
-    """The provider is one of `storage.profile_file`."""
+    """The provider comes from `storage.profile_file`."""
 
     @property
     def catalog(self) -> CatalogSection:
@@ -42,7 +42,7 @@ class Choices:
 
     @property
     def rows(self) -> list[OperationCost]:
-        """What the operation types in use pay."""
+        """The costs of the operation types in use."""
         model, mix = COST_MODELS[self.transaction.cost_model], self.transaction.operation_types
         return [model.operations[kind] for kind in OPERATION_TYPES if getattr(mix, kind) > 0]
 
@@ -76,7 +76,7 @@ class Choices:
 
     @property
     def latencies_used(self) -> set[str]:
-        """The rows of the profile that some request reads."""
+        """The rows of the profile that some request uses."""
         special = {(operation, kind): f"{kind}_{operation}" for operation, kind in self.requests}
         found = {name if name in self.profile.latencies else pair[0] for pair, name in special.items()}
         return found | {f"{name}_failure" for name in found if name in CONDITIONAL}
@@ -124,5 +124,5 @@ class Choices:
 
 
 def written(selection: Selection) -> int:
-    """Return how many of the things selected are written."""
+    """Return how many of the selected tables or partitions are written."""
     return max(1, round((selection.per_txn or 1) * selection.write_fraction))

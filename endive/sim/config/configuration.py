@@ -1,7 +1,7 @@
-"""Configuration: from one TOML file to everything that a run needs.
+"""Configuration: from TOML to a `SimulationConfig`.
 
-`load_configuration` reads and checks a file completely before anything is built; `Settings.build` then builds a
-`SimulationConfig`. `load_simulation_config` does both, and is the entry point that the specification names.
+`load_configuration` reads and validates a file completely before anything is built; `Settings.build` then builds a
+`SimulationConfig`. `load_simulation_config` does both. `settings_of` takes a dictionary, a path or TOML text.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from endive.sim.config.distributions import DistributionSection
 from endive.sim.config.effects import ineffective
 from endive.sim.config.profiles import DECISIONS, load_profile_file, load_profile_set, read_text
 from endive.sim.config.schema import Configuration, Selection
-from endive.sim.config.validation import Fault, faults_of, without_consequences
+from endive.sim.config.validation import InvalidKey, validated, without_consequences
 from endive.sim.conflict_detector import PartitionOverlapConflictDetector, ProbabilisticConflictDetector
 from endive.sim.cost import COST_MODELS
 from endive.sim.latency import (
@@ -47,23 +47,26 @@ MODEL_VERSION = 2
 """Raised when the same configuration and seed give other results than before."""
 
 SET = "--set"
-"""The option by which a user puts values in the place of a file's."""
+"""The option that replaces values of a file."""
+
+SWEEP_KEYS = frozenset({"grid", "zip", "list", "base", "configuration"})
+"""Keys of a sweep file that no configuration has."""
 
 MEAN_SHIFT_MAX = 0.05
-"""A floor may raise a mean by this share before it is worth a warning."""
+"""A floor that raises a mean by more than this share causes a warning."""
 
 PROVIDER_PROFILES: Mapping[str, Profile] = load_profile_set("spec")
-"""The specification's profiles, by name."""
+"""The profiles of the set `spec`, by name."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A checked configuration: what is in force, and where each value came from."""
+    """A valid configuration: the effective values, and the origin of each."""
 
     source: str
     values: Configuration
     profile: Profile
-    """The provider's figures with the file's own in their place."""
+    """The provider's latencies, with those of the file in their place."""
     given: Mapping[str, str] = field(default_factory=dict)
     """Dotted keys that were set, and by what: the file or `--set`."""
     origins: Origins = field(default_factory=dict)
@@ -71,7 +74,7 @@ class Settings:
     text: str = ""
     """The configuration as it was given, overrides included."""
     profile_set: str = "spec"
-    """Where the provider's figures come from: a set's name, or `own` for a profile of the user's file."""
+    """Origin of the provider's latencies: a set's name, or `own` for a profile of the user's file."""
 
     @property
     def label(self) -> str:
@@ -80,12 +83,12 @@ class Settings:
 
     @property
     def window(self) -> Window:
-        """The part of the run that the figures are of."""
+        """The part of the run that the metrics cover."""
         simulation = self.values.simulation
         return Window(simulation.trim_start_ms or 0.0, simulation.duration_ms - (simulation.trim_end_ms or 0.0))
 
     def with_inter_arrival(self, inter_arrival: DistributionSection) -> "Settings":
-        """Return the same configuration with another law of arrivals."""
+        """Return the same configuration with another distribution of arrivals."""
         transaction = self.values.transaction.model_copy(update={"inter_arrival": inter_arrival})
         return replace(self, values=self.values.model_copy(update={"transaction": transaction}))
 
@@ -94,26 +97,69 @@ class Settings:
         return _build(self.values, self.profile, self.values.simulation.seed if seed is None else seed)
 
     def experiment_hash(self) -> str:
-        """Return the name of these parameters: equal for equal results, whatever the seed, label and output."""
+        """Return the hash of the parameters: equal for equal results, whatever the seed, label and output."""
         return compute_experiment_hash(self)
 
 
 def load_simulation_config(config_path: str, *, seed_override: int | None = None) -> SimulationConfig:
-    """Load a configuration and build it. Raises `ConfigurationError` with every fault of the file."""
+    """Load a configuration and build it. Raises `ConfigurationError` with every validation error of the file."""
     return load_configuration(config_path).build(seed_override)
 
 
+Source = str | Path | Mapping[str, Any] | Settings
+"""A configuration: a path, TOML text (a string of several lines), a dictionary, or one that is loaded already."""
+Overrides = Mapping[str, object] | Sequence[str]
+"""Values that replace the configuration's: dotted keys to values, or `key=value` texts."""
+
+
+def settings_of(source: Source, overrides: Overrides = ()) -> Settings:
+    """Validate a configuration, however it is given. Raises `ConfigurationError` with every validation error."""
+    overrides = override_texts(overrides)
+    if isinstance(source, Settings):
+        return parse_configuration(source.text, source.source, overrides) if overrides else source
+    if isinstance(source, Mapping):
+        try:
+            return parse_configuration(tomli_w.dumps(source), overrides=overrides)
+        except TypeError as error:  # a value that TOML does not have, such as None
+            raise ConfigurationError("configuration", [str(error)]) from error
+    if is_text(source):
+        return parse_configuration(str(source), overrides=overrides)
+    return load_configuration(str(source), overrides)
+
+
+def override_texts(overrides: Overrides) -> Sequence[str]:
+    """Return overrides as `key=value` texts."""
+    if isinstance(overrides, Mapping):
+        return [f"{key}={inline_toml(value)}" for key, value in overrides.items()]
+    return overrides
+
+
+def is_text(source: object) -> bool:
+    """Whether a string is TOML text: it has several lines, which no path has."""
+    return isinstance(source, str) and "\n" in source
+
+
+def inline_toml(value: object) -> str:
+    """Return a value as TOML on one line."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {inline_toml(part)}" for name, part in value.items()) + " }"
+    return json.dumps(value)
+
+
 def load_configuration(path: str, overrides: Sequence[str] = ()) -> Settings:
-    """Read a TOML file, apply `key=value` overrides, and check everything."""
+    """Read a TOML file, apply `key=value` overrides, and validate everything."""
     return parse_configuration(read_text(Path(path)), path, overrides)
 
 
 def parse_configuration(text: str, source: str = "configuration", overrides: Sequence[str] = ()) -> Settings:
-    """Check a configuration given as text. `source` names it in messages; paths in it are relative to its directory."""
+    """Validate a configuration given as text. `source` names it in messages and is the base of its paths."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(source, [f"not valid TOML: {error}"]) from error
+    if SWEEP_KEYS & data.keys():
+        remedy = f"run it with `endive sweep {source}`"
+        raise ConfigurationError(source, [f"this is a sweep file, not a configuration: {remedy}"])
     origin = dict.fromkeys(_dotted(data), Path(source).name)
     errors = ErrorCollector()
     for override in overrides:
@@ -125,12 +171,12 @@ def parse_configuration(text: str, source: str = "configuration", overrides: Seq
     try:
         settings = _check(data, source, given)
     except ConfigurationError as error:
-        raise (error.after(_faults_alone(text, source), SET) if overrides else error) from error
+        raise (error.after(_errors_alone(text, source), SET) if overrides else error) from error
     return replace(settings, text=tomli_w.dumps(data) if overrides else text)
 
 
-def _faults_alone(text: str, source: str) -> ConfigurationError | None:
-    """Return what is wrong with a configuration that nothing was put into."""
+def _errors_alone(text: str, source: str) -> ConfigurationError | None:
+    """Return the errors of a configuration without overrides."""
     try:
         parse_configuration(text, source)
     except ConfigurationError as error:
@@ -139,15 +185,15 @@ def _faults_alone(text: str, source: str) -> ConfigurationError | None:
 
 
 def _check(data: Mapping[str, Any], source: str, given: Mapping[str, str]) -> Settings:
-    config, faults = faults_of(Configuration, data)
+    config, invalid = validated(Configuration, data)
     if config is None:
-        raise ConfigurationError(source, [str(fault) for fault in faults])
+        raise ConfigurationError(source, [str(one) for one in invalid])
     found, more = _find_provider(config, source)
     profile = _adjusted(found.profile, config)
     config, origins = complete(config, profile)
-    faults += [*more, *contradictions(config, None if more else profile)]
-    if faults:
-        raise ConfigurationError(source, [str(fault) for fault in without_consequences(faults)])
+    invalid += [*more, *contradictions(config, None if more else profile)]
+    if invalid:
+        raise ConfigurationError(source, [str(one) for one in without_consequences(invalid)])
     choices = Choices(config, profile, found.profile, found.own)
     warnings = (*ineffective(choices, given), *_shifted_means(config))
     profile_set = "own" if found.own else config.storage.profiles
@@ -155,7 +201,7 @@ def _check(data: Mapping[str, Any], source: str, given: Mapping[str, str]) -> Se
 
 
 def _shifted_means(config: Configuration) -> Iterator[str]:
-    """Warn of distributions whose floor moves their mean well away from the one that is given."""
+    """Warn of distributions whose floor moves their mean well away from the given one."""
     transaction = config.transaction
     for name, section in (("inter_arrival", transaction.inter_arrival), ("runtime", transaction.runtime)):
         stated = None if section is None else section.mean or section.scale
@@ -167,11 +213,11 @@ def _shifted_means(config: Configuration) -> Iterator[str]:
 class _Found(NamedTuple):
     profile: Profile
     own: bool
-    """It is one of the user's own."""
+    """It comes from the user's file."""
 
 
-def _find_provider(config: Configuration, source: str) -> tuple[_Found, list[Fault]]:
-    """Return the provider's figures; if there is no such provider, a stand-in and the faults."""
+def _find_provider(config: Configuration, source: str) -> tuple[_Found, list[InvalidKey]]:
+    """Return the provider's profile; if there is no such provider, a stand-in and the errors."""
     storage = config.storage
     known = dict(load_profile_set(storage.profiles))
     if storage.profiles == "measured":
@@ -181,18 +227,18 @@ def _find_provider(config: Configuration, source: str) -> tuple[_Found, list[Fau
         try:
             own = load_profile_file(Path(source).parent / storage.profile_file)
         except ConfigurationError as error:
-            return stand_in, [Fault(f"storage.profile_file: {error.source}: {fault}") for fault in error.errors]
+            return stand_in, [InvalidKey(f"storage.profile_file: {error.source}: {one}") for one in error.errors]
     known |= own
     if not storage.provider:
-        return stand_in, [Fault("storage.provider", f"required; one of {', '.join(known)}")]
+        return stand_in, [InvalidKey("storage.provider", f"required; one of {', '.join(known)}")]
     if storage.provider not in known:
         hint = suggestion(storage.provider, known) or f"; known: {', '.join(known)}"
-        return stand_in, [Fault("storage.provider", f"no profile {storage.provider!r}{hint}")]
+        return stand_in, [InvalidKey("storage.provider", f"no profile {storage.provider!r}{hint}")]
     return _Found(known[storage.provider], storage.provider in own), []
 
 
 def _adjusted(profile: Profile, config: Configuration) -> Profile:
-    """Put the file's own latencies and switches in the place of the profile's."""
+    """Replace latencies and switches of the profile by those of the file."""
     storage = config.storage
     explicit = {name: row.build() for name, row in storage.latency if isinstance(row, DistributionSection)}
     latencies = {
@@ -316,19 +362,19 @@ def _options(config: Configuration) -> CommitOptions:
 
 
 def compute_experiment_hash(settings: Settings) -> str:
-    """Return eight hex digits of everything that the results depend on, the seed excepted."""
+    """Return eight hex digits of everything that the results depend on, except the seed."""
     return experiment_digest(settings)[:8]
 
 
 def experiment_digest(settings: Settings) -> str:
-    """Return the whole digest, for places where thousands of experiments must not be confused."""
+    """Return the whole digest, to tell thousands of experiments apart."""
     values = settings.values.model_dump(mode="json", exclude={"experiment": True, "storage": {"latency"}})
     for key in ("seed", "output_path", "trim_start_ms", "trim_end_ms"):
         del values["simulation"][key]
     del values["storage"]["profiles"], values["storage"]["profile_file"]
-    figures = {name: repr(row) for name, row in sorted(settings.profile.latencies.items())}
+    latencies = {name: repr(row) for name, row in sorted(settings.profile.latencies.items())}
     rest = [repr(settings.profile.contention), settings.profile.decision, MODEL_VERSION]
-    canonical = json.dumps([values, figures, rest], sort_keys=True)
+    canonical = json.dumps([values, latencies, rest], sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -351,7 +397,7 @@ def _apply(data: dict[str, Any], override: str) -> str:
     try:
         put(data, key.strip(), value)
     except ConfigurationError as error:
-        raise ConfigurationError(SET, [f"{error.source}: {fault}" for fault in error.errors]) from error
+        raise ConfigurationError(SET, [f"{error.source}: {one}" for one in error.errors]) from error
     return key.strip()
 
 

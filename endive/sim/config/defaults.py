@@ -1,4 +1,4 @@
-"""From what a file says to what is in force: defaults that depend on other choices, and rules between keys."""
+"""Defaults that depend on other keys, and rules between keys."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,22 +7,22 @@ from pydantic import BaseModel
 
 from endive.sim.config.distributions import DistributionSection
 from endive.sim.config.schema import Configuration
-from endive.sim.config.validation import Fault
+from endive.sim.config.validation import InvalidKey
 from endive.sim.cost import COST_MODELS
 from endive.sim.storage import LatencyDistribution, Profile
 from endive.timing import TICKS_PER_MS
 
 TRANSACTIONS_MAX = 10_000_000
-"""More than this neither ends nor fits into memory."""
+"""More than this takes too long and does not fit into memory."""
 PARTITIONS_MAX = 10_000_000
 MANIFESTS_MAX = 10_000
 
 Origins = Mapping[str, str]
-"""Dotted key to the reason of its value, for keys that the file leaves open."""
+"""Dotted key to the reason of its value, for keys that the file does not give."""
 
 
 def complete(config: Configuration, profile: Profile) -> tuple[Configuration, Origins]:
-    """Fill in what depends on other choices. Return the configuration in force, and the reason of each value filled."""
+    """Fill in defaults that depend on other keys. Return the effective configuration and the reason of each default."""
     filled = {
         key: (value, reason) for key, value, reason in _defaults(config, profile) if value_at(config, key) is None
     }
@@ -65,77 +65,83 @@ def _with(model: Any, path: list[str], value: object) -> Any:  # noqa: ANN401
     return model.model_copy(update={path[0]: inner})
 
 
-def contradictions(config: Configuration, profile: Profile | None) -> Iterator[Fault]:
-    """Yield what cannot be built or would never end, each with its place and the remedy.
+def contradictions(config: Configuration, profile: Profile | None) -> Iterator[InvalidKey]:
+    """Yield the errors of a configuration that cannot be built or would never end, each with its remedy.
 
-    `config` is complete. Without a profile, what depends on one is left unsaid.
+    `config` is complete. Without a profile, rules about the provider are skipped.
     """
     transaction, catalog, simulation = config.transaction, config.catalog, config.simulation
     if (simulation.trim_start_ms or 0) + (simulation.trim_end_ms or 0) >= simulation.duration_ms:
-        yield Fault("simulation.trim_start_ms", "with trim_end_ms it leaves nothing of duration_ms; trim less")
+        yield InvalidKey("simulation.trim_start_ms", "with trim_end_ms it leaves nothing of duration_ms; trim less")
     if transaction.operation_types.total == 0:
-        yield Fault("transaction.operation_types", "all weights are 0; give one of them")
+        yield InvalidKey("transaction.operation_types", "all weights are 0; give one of them")
     if mean_ms(transaction.conflicting_manifests) > MANIFESTS_MAX:
-        yield Fault("transaction.conflicting_manifests", f"a mean of more than {MANIFESTS_MAX:,} files; use fewer")
+        yield InvalidKey("transaction.conflicting_manifests", f"a mean of more than {MANIFESTS_MAX:,} files; use fewer")
     backoff = transaction.retry_backoff
     if (backoff.base_ms or 0) > (backoff.max_ms or 0):
-        yield Fault("transaction.retry_backoff.max_ms", "less than base_ms; raise it")
+        yield InvalidKey("transaction.retry_backoff.max_ms", "less than base_ms; raise it")
     if catalog.table_groups > catalog.num_tables:
         problem = f"{catalog.table_groups} groups of {catalog.num_tables} tables; use at most as many"
-        yield Fault("catalog.table_groups", problem)
-    yield from _topology_faults(config)
+        yield InvalidKey("catalog.table_groups", problem)
+    yield from _topology_errors(config)
     if profile is not None:
-        yield from _capability_faults(config, profile)
-    yield from _arrival_faults(config, profile)
+        yield from _capability_errors(config, profile)
+    yield from _arrival_errors(config, profile)
 
 
-def _topology_faults(config: Configuration) -> Iterator[Fault]:
+def _topology_errors(config: Configuration) -> Iterator[InvalidKey]:
     tables, partitions = config.catalog.num_tables, config.catalog.partitions
     if partitions.num_partitions is not None and partitions.per_table is not None:
-        yield Fault("catalog.partitions", "num_partitions or per_table, not both")
+        yield InvalidKey("catalog.partitions", "num_partitions or per_table, not both")
     if partitions.per_table is not None and len(partitions.per_table) != tables:
-        yield Fault("catalog.partitions.per_table", f"{len(partitions.per_table)} entries for num_tables = {tables}")
+        yield InvalidKey(
+            "catalog.partitions.per_table", f"{len(partitions.per_table)} entries for num_tables = {tables}"
+        )
     if (config.transaction.tables.per_txn or 1) > tables:
-        yield Fault("transaction.tables.per_txn", f"more than catalog.num_tables = {tables}")
+        yield InvalidKey("transaction.tables.per_txn", f"more than catalog.num_tables = {tables}")
     counts = partition_counts(config)
     if sum(counts) > PARTITIONS_MAX:
-        yield Fault("catalog.partitions", f"{sum(counts):,} in all tables together; use at most {PARTITIONS_MAX:,}")
+        yield InvalidKey(
+            "catalog.partitions", f"{sum(counts):,} in all tables together; use at most {PARTITIONS_MAX:,}"
+        )
     if counts and (config.transaction.partitions.per_txn or 1) > min(counts):
         problem = f"more than a table's {min(counts)} partitions; see catalog.partitions"
-        yield Fault("transaction.partitions.per_txn", problem)
+        yield InvalidKey("transaction.partitions.per_txn", problem)
 
 
-def _capability_faults(config: Configuration, profile: Profile) -> Iterator[Fault]:
+def _capability_errors(config: Configuration, profile: Profile) -> Iterator[InvalidKey]:
     kind, catalog = config.catalog.type, config.catalog
     if kind in ("cas", "append") and not profile.find(kind, "catalog"):
-        yield Fault("catalog.type", f"{profile.name} has no {kind}; choose another, or give storage.latency.{kind}")
+        yield InvalidKey(
+            "catalog.type", f"{profile.name} has no {kind}; choose another, or give storage.latency.{kind}"
+        )
     compacts = kind == "append" and (catalog.compaction_threshold or catalog.compaction_max_entries)
     if compacts and not profile.find("cas", "compaction"):
-        yield Fault(
+        yield InvalidKey(
             "catalog.compaction_threshold",
             f"{profile.name} has no cas, which compaction needs; never compact (0), or give storage.latency.cas",
         )
     if config.transaction.manifest_list_mode == "append" and not profile.find("append", "manifest_list"):
-        yield Fault(
+        yield InvalidKey(
             "transaction.manifest_list_mode",
             f"{profile.name} has no append, which ML+ needs; use rewrite, another provider, or give "
             "storage.latency.append",
         )
 
 
-def _arrival_faults(config: Configuration, profile: Profile | None) -> Iterator[Fault]:
+def _arrival_errors(config: Configuration, profile: Profile | None) -> Iterator[InvalidKey]:
     transaction, duration_ms = config.transaction, config.simulation.duration_ms
     problem = f"more than {TRANSACTIONS_MAX:,} transactions in duration_ms; space them out, or run shorter"
     if transaction.arrivals == "open":
         if transaction.inter_arrival is None:
             example = "required for open arrivals, such as { scale = 1000 } for one a second"
-            yield Fault("transaction.inter_arrival", example)
+            yield InvalidKey("transaction.inter_arrival", example)
         elif mean_ms(transaction.inter_arrival) * TRANSACTIONS_MAX < duration_ms:
-            yield Fault("transaction.inter_arrival", problem)
+            yield InvalidKey("transaction.inter_arrival", problem)
     elif transaction.writers is None:
-        yield Fault("transaction.writers", "required for closed arrivals; say how many writers")
+        yield InvalidKey("transaction.writers", "required for closed arrivals; say how many writers")
     elif profile and _shortest_cycle_ms(config, profile) * TRANSACTIONS_MAX < duration_ms * transaction.writers:
-        yield Fault("transaction.think", problem)
+        yield InvalidKey("transaction.think", problem)
 
 
 def _shortest_cycle_ms(config: Configuration, profile: Profile) -> float:

@@ -1,6 +1,6 @@
 """Distributions as they are written in TOML: `{ median = 27, sigma = 0.62, min = 10 }`.
 
-A name means what it says: a mean is a mean, a median a median, and both describe the law before the floor `min`.
+Mean and median are those of the distribution before the floor `min`.
 `distribution` may be left out where the parameters tell it.
 """
 
@@ -37,7 +37,7 @@ class DistributionSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    distribution: Name | None = Field(None, description="the law; unless given, the one that the parameters tell")
+    distribution: Name | None = Field(None, description="its name; by default the one that the parameters imply")
     mean: Positive | None = Field(None, description="lognormal, normal, exponential: the mean, before the floor")
     median: Positive | None = Field(None, description="lognormal: the median, before the floor")
     sigma: Sigma | None = Field(None, description="lognormal, size_based: deviation of the logarithm")
@@ -51,18 +51,18 @@ class DistributionSection(BaseModel):
     )
     min: NotNegative | None = Field(None, description="the floor: no value is lower; uniform: the lower end")
     max: Positive | None = Field(None, description="uniform: the upper end")
-    source: str | None = Field(None, description="where the figures come from; for people")
+    source: str | None = Field(None, description="origin of the values; for readers")
 
     @property
     def kind(self) -> Name:
-        """The distribution named, or the one that the parameters tell."""
+        """The named distribution, or the one that the parameters imply."""
         return self.distribution or _implied(self.model_fields_set) or "fixed"
 
     @model_validator(mode="after")
     def _complete(self) -> "DistributionSection":
         given = {name for name in self.model_fields_set if getattr(self, name) is not None}
         if not self.distribution and not _implied(given):
-            raise PydanticCustomError("distribution", "say which distribution: {names}", {"names": ", ".join(_LAWS)})
+            raise PydanticCustomError("distribution", "say which distribution: {names}", {"names": ", ".join(_KINDS)})
         problem = _problem(self.kind, given - {"distribution", "source"}) or self._inconsistency()
         if problem:
             raise PydanticCustomError("distribution", "{problem}", {"problem": problem})
@@ -77,15 +77,15 @@ class DistributionSection(BaseModel):
 
     def build(self) -> LatencyDistribution:
         """Return the distribution."""
-        return _LAWS[self.kind].build(self)
+        return _KINDS[self.kind].build(self)
 
 
 class _Kind(NamedTuple):
     one_of: tuple[tuple[str, ...], ...]
     """From each group, exactly one parameter."""
     optional: tuple[str, ...]
-    tell_tale: str
-    """The parameter that names this distribution where nothing else does."""
+    implied_by: str
+    """The parameter that implies this distribution if no name is given."""
     build: Callable[[DistributionSection], LatencyDistribution]
 
 
@@ -96,7 +96,7 @@ def _build_lognormal(section: DistributionSection) -> LatencyDistribution:
     return LognormalLatency.from_mean(section.mean or 0.0, sigma, floor)
 
 
-_LAWS: Mapping[Name, _Kind] = {
+_KINDS: Mapping[Name, _Kind] = {
     "lognormal": _Kind((("mean", "median"), ("sigma",)), ("min",), "sigma", _build_lognormal),
     "exponential": _Kind(
         (("scale", "mean"),),
@@ -124,7 +124,7 @@ _LAWS: Mapping[Name, _Kind] = {
     ),
     "empirical": _Kind((("quantiles",),), (), "quantiles", lambda section: EmpiricalLatency(section.quantiles or ())),
 }
-_BY_TELL_TALE: tuple[Name, ...] = (
+_IMPLIED_ORDER: tuple[Name, ...] = (
     "empirical",
     "size_based",
     "fixed",
@@ -136,15 +136,15 @@ _BY_TELL_TALE: tuple[Name, ...] = (
 
 
 def _implied(given: set[str]) -> Name | None:
-    return next((name for name in _BY_TELL_TALE if _LAWS[name].tell_tale in given), None)
+    return next((name for name in _IMPLIED_ORDER if _KINDS[name].implied_by in given), None)
 
 
 def _problem(kind: Name, given: set[str]) -> str | None:
-    law = _LAWS[kind]
-    for group in law.one_of:
+    shape = _KINDS[kind]
+    for group in shape.one_of:
         if len(given & set(group)) != 1:
             return f"{kind} needs {' or '.join(group)}{', not both' if given & set(group) else ''}"
-    known = {name for group in law.one_of for name in group} | set(law.optional)
+    known = {name for group in shape.one_of for name in group} | set(shape.optional)
     surplus = sorted(given - known)
     return f"{kind} has no parameter {', '.join(surplus)}; it takes {', '.join(sorted(known))}" if surplus else None
 

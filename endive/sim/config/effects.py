@@ -1,7 +1,7 @@
-"""Which keys do something, given the other choices made. One that does nothing is named in a warning, with its reason.
+"""Warnings about keys that have no effect with the other values, each with its reason.
 
-Two kinds of reason. A *choice* leaves a key without a reader: `writers` with open arrivals. Or no *request* is made
-that would depend on it: a latency of appends where nothing appends, the size of an object whose latency is fixed.
+Either another key disables it (`writers` with open arrivals), or no request depends on it: an append latency where
+nothing is appended, the size of an object whose latency is fixed.
 """
 
 from collections.abc import Callable, Collection
@@ -14,20 +14,20 @@ from endive.sim.storage import Contention
 
 
 def _chosen(selection: Selection, total: int) -> bool:
-    """Whether there is anything to choose: not all of them, or not all written."""
+    """Whether the selector has a choice: not all are selected, or not all are written."""
     chosen = selection.per_txn or 1
     return total > 1 and (chosen < total or written(selection) < chosen)
 
 
 def _divided(selection: Selection) -> bool:
-    """Whether the share that is written leaves something out, or would if it were lower."""
+    """Whether the written share leaves something out, or would if it were lower."""
     several = (selection.per_txn or 1) > 1
     return several and (selection.write_fraction == 1.0 or written(selection) < (selection.per_txn or 1))
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """Keys that do something only if a condition holds."""
+    """Keys that have an effect only if a condition holds."""
 
     keys: tuple[str, ...]
     condition: Callable[[Choices], bool]
@@ -242,7 +242,7 @@ _VALUE_RULES = (
 
 
 def ineffective(choices: Choices, given: Collection[str]) -> list[str]:
-    """Return a warning for each key in `given` that does nothing with the other choices made, one for each key."""
+    """Return a warning for each key in `given` that has no effect with the other values."""
     found: dict[str, str] = {}
     for rule in _RULES:
         for key in rule.keys:
@@ -256,11 +256,11 @@ def ineffective(choices: Choices, given: Collection[str]) -> list[str]:
 
 
 def _unused(choices: Choices, given: Collection[str]) -> list[str]:
-    """Return a warning for each latency given that no request reads."""
+    """Return a warning for each given latency that no request uses."""
     prefix = "storage.latency."
     rows = dict.fromkeys(key.removeprefix(prefix).split(".")[0] for key in given if key.startswith(prefix))
     return [
-        f"{prefix}{row} has no effect: no request reads it with this catalog, cost model and operation types"
+        f"{prefix}{row} has no effect: no request uses it with this catalog, cost model and operation types"
         for row in rows
         if row not in choices.latencies_used
     ]

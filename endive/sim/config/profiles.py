@@ -1,7 +1,7 @@
-"""Provider profiles: figures as data, with their source beside each.
+"""Provider profiles: latencies as data, each with its source.
 
-`providers/spec.toml` is the specification's table, `providers/measured.toml` the later measurements. A user's own file
-has the same form: a table for each provider, in it a distribution for each operation.
+`providers/spec.toml` has the latencies of the Simulator Specification, `providers/measured.toml` later measurements. A
+user's file has the same form: a table for each provider, in it a distribution for each operation.
 """
 
 import tomllib
@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from endive.errors import ConfigurationError
 from endive.sim.config.distributions import DistributionSection, NotNegative
-from endive.sim.config.validation import faults_of
+from endive.sim.config.validation import validated
 from endive.sim.storage import Contention, Profile
 
 PROFILE_SETS = ("spec", "measured")
 DECISIONS = {"half": 0.5, "end": 1.0}
-"""Where in its round trip a conditional request is decided, as a share of it."""
+"""Point of its round trip at which a conditional request is decided, as a share of it."""
 
 
 class ContentionSection(BaseModel):
@@ -30,17 +30,17 @@ class ContentionSection(BaseModel):
 
     per_writer: NotNegative = Field(description="each further request in flight adds this share to the latency")
     scale_max: Annotated[NotNegative, Field(ge=1)] = Field(description="but the factor never exceeds this")
-    source: str | None = Field(None, description="where the figures come from; for people")
+    source: str | None = Field(None, description="origin of the values; for readers")
 
 
 class ProfileSection(BaseModel):
-    """One provider. An operation that is missing is one that the provider does not have."""
+    """One provider. It does not support operations that are missing here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    title: str = Field("", description="the provider's full name; for people")
+    title: str = Field("", description="the provider's full name; for readers")
     decision: Literal["half", "end"] = Field(
-        "end", description="where in its round trip a conditional write is decided"
+        "end", description="point of its round trip at which a conditional write is decided"
     )
     contention: ContentionSection | None = Field(None, description="writes to one object slow each other down")
     read: DistributionSection = Field(description="GET")
@@ -68,20 +68,20 @@ class ProfileSection(BaseModel):
 
 
 def parse_profiles(source: str, text: str) -> dict[str, Profile]:
-    """Return the profiles of a TOML text. All its faults at once; `source` names it in the message."""
+    """Return the profiles of a TOML text. Reports all errors at once; `source` names it in the message."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(source, [f"not valid TOML: {error}"]) from error
     profiles: dict[str, Profile] = {}
-    faults: list[str] = [] if tables else ["holds no profile; a table for each provider is expected"]
+    invalid: list[str] = [] if tables else ["holds no profile; a table for each provider is expected"]
     for name, table in tables.items():
-        section, found = faults_of(ProfileSection, table, prefix=name)
-        faults += map(str, found)
+        section, found = validated(ProfileSection, table, prefix=name)
+        invalid += map(str, found)
         if isinstance(section, ProfileSection) and not found:
             profiles[name] = section.build(name)
-    if faults:
-        raise ConfigurationError(source, faults)
+    if invalid:
+        raise ConfigurationError(source, invalid)
     return profiles
 
 
@@ -91,7 +91,7 @@ def load_profile_file(path: Path) -> dict[str, Profile]:
 
 
 def read_text(path: Path) -> str:
-    """Return what a TOML file says. `ConfigurationError` if it cannot be read."""
+    """Return the text of a TOML file. `ConfigurationError` if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Every key of the configuration in words, generated from the schema: what it takes, its default, what it means."""
+"""Reference of the configuration keys, generated from the schema: type, default and meaning of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from endive.sim.config.schema import Configuration
 from endive.wording import suggestion
 
 DISTRIBUTION = "distribution"
-"""As a prefix: the parameters of any distribution."""
+"""Prefix that lists the parameters of distributions."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Key:
     name: str
     takes: str
     default: str
-    """Empty where another choice decides, or where there is none."""
+    """Empty if another key decides, or if there is none."""
     meaning: str
 
 
@@ -58,7 +58,7 @@ def _key(section: str, name: str, info: FieldInfo, value: object) -> Key:
 
 
 def _takes(annotation: Any, limits: list[Any]) -> str:  # noqa: ANN401 - whatever a schema may say
-    """Return what a key takes: the words to choose from, or the type and its range."""
+    """Return the type of a key: the words to choose from, or the type and its range."""
     if get_origin(annotation) is Annotated:
         inner, *notes = get_args(annotation)
         nested = [limit for note in notes for limit in getattr(note, "metadata", [note])]
@@ -83,7 +83,7 @@ _TYPES: dict[Any, str] = {
 
 
 def _range(limits: list[Any]) -> str:
-    """Return the range in words; upper limits that only catch slips of the keyboard are left out."""
+    """Return the range in words, without upper limits that only catch typing errors."""
     low = [f"above {limit.gt}" for limit in limits if getattr(limit, "gt", None) is not None]
     low += [f"at least {limit.ge}" for limit in limits if getattr(limit, "ge", 0)]
     high = [f"at most {limit.le}" for limit in limits if getattr(limit, "le", 1e9) <= 20]

@@ -1,8 +1,8 @@
 """The configuration file's schema: every key, its type, its range, its default and what it means.
 
-Keys that a document gives are kept as given. `None` as a default means that another choice decides; `resolve.py` says
-which. A key that no code reads must not be here. Upper limits are far beyond what makes sense: they keep a slip of the
-keyboard from running for ever. `endive config keys` prints what this file says.
+`None` as a default means that another key decides; `defaults` says which. Every key here is read by some code. Upper
+limits are far beyond sensible values: they keep a typing error from running for ever. `endive config keys` prints this
+schema.
 """
 
 import re
@@ -25,24 +25,24 @@ LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Section(BaseModel):
-    """A TOML table. Unknown keys are faults."""
+    """A TOML table. Unknown keys are validation errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class SimulationSection(Section):
-    """How long, and with which random numbers."""
+    """Duration, seed and window of a run."""
 
     duration_ms: Annotated[Positive, Field(ge=1)] = Field(3_600_000.0, description="simulated time")
     seed: Annotated[int, Field(ge=0, le=SEED_MAX, strict=True)] = Field(
-        0, description="of all random streams; `--seed` overrides it"
+        0, description="seed of all random streams; `--seed` overrides it"
     )
     output_path: str = Field("results.parquet", description="file name of the results, within the seed's directory")
     trim_start_ms: NotNegative | None = Field(
-        None, description="warm-up left out of the figures; unless given, a quarter of the run"
+        None, description="warm-up left out of the metrics; by default a quarter of the run"
     )
     trim_end_ms: NotNegative | None = Field(
-        None, description="cool-down left out of the figures; unless given, a quarter of the run"
+        None, description="cool-down left out of the metrics; by default a quarter of the run"
     )
 
     @field_validator("output_path")
@@ -54,9 +54,9 @@ class SimulationSection(Section):
 
 
 class ExperimentSection(Section):
-    """What the experiment is called."""
+    """The name of the experiment."""
 
-    label: str | None = Field(None, description="first part of the directory's name; unless given, the file's name")
+    label: str | None = Field(None, description="first part of the directory's name; by default the file's name")
 
     @field_validator("label")
     @classmethod
@@ -99,25 +99,25 @@ class StorageSection(Section):
 
     provider: str = Field("", description="a profile's name; required; `endive providers` lists them")
     profiles: Literal["spec", "measured"] = Field(
-        "spec", description="which figures: the specification's, or the later measurements"
+        "spec", description="profile set: the specification's latencies, or later measurements"
     )
     profile_file: str | None = Field(
-        None, description="a TOML file with profiles of your own, seen from this file's directory"
+        None, description="a TOML file with profiles of your own, relative to this file's directory"
     )
     decision: Literal["half", "end"] | None = Field(
-        None, description="where in its round trip a conditional write is decided; unless given, as the profile says"
+        None, description="point of its round trip at which a conditional write is decided; by default the profile's"
     )
     failure_latency: Flag = Field(
-        True, description="a refused write takes as long as the profile says; false: as long as a successful one"
+        True, description="refused writes have the profile's own latency; false: that of successful ones"
     )
-    contention: Flag = Field(True, description="writes to one object slow each other down as the profile says")
-    latency: LatencySection = Field(LatencySection(), description="latencies in the place of the profile's")
+    contention: Flag = Field(True, description="writes to one object slow each other down, as in the profile")
+    latency: LatencySection = Field(LatencySection(), description="latencies that replace the profile's")
 
 
 class PartitionTopology(Section):
     """How many partitions the tables have."""
 
-    num_partitions: Count | None = Field(None, description="partitions of every table; unless given, 1")
+    num_partitions: Count | None = Field(None, description="partitions of every table; by default 1")
     per_table: tuple[Count, ...] | None = Field(None, description="or table by table, such as [10, 20, 30]")
 
 
@@ -126,18 +126,18 @@ class CatalogSection(Section):
 
     type: Literal["cas", "append", "instant"] | None = Field(
         None,
-        description="one object swapped, a log appended to, or a fixed latency; unless given, what the provider has, "
-        "cas first",
+        description="one object that is swapped, a log that is appended to, or a fixed latency; by default cas if the "
+        "provider has it, else append",
     )
     num_tables: Count = Field(1, description="tables in the catalog")
     latency_ms: NotNegative = Field(1.0, description="of an instant catalog's read and commit")
     conflict_granularity: Literal["catalog", "table", "partition"] | None = Field(
-        None, description="what a commit must find unchanged; unless given, the catalog, for append the table"
+        None, description="what a commit must find unchanged; by default the catalog, for append the table"
     )
-    table_groups: Count = Field(1, description="tables share so many pointers, each swapped on its own")
+    table_groups: Count = Field(1, description="groups of tables, each with a pointer that is swapped on its own")
     table_metadata_inlined: Flag | None = Field(
         None,
-        description="table metadata is part of the catalog and costs no requests; unless given, as the cost model says",
+        description="table metadata is part of the catalog and costs no requests; by default the cost model's",
     )
     compaction_threshold: Bytes = Field(16_000_000, description="bytes after which an append log is sealed; 0: never")
     compaction_max_entries: Whole = Field(0, description="entries after which an append log is sealed; 0: never")
@@ -150,8 +150,8 @@ class Selection(Section):
     """Which tables, or which partitions of a table, a transaction touches."""
 
     per_txn: Count | None = Field(None, description="how many a transaction touches")
-    selector: Literal["uniform", "zipf"] = Field("uniform", description="all alike, or the first ones most often")
-    alpha: Annotated[Positive, Field(le=20)] = Field(1.5, description="exponent of the Zipf law")
+    selector: Literal["uniform", "zipf"] = Field("uniform", description="all equally likely, or the first ones more")
+    alpha: Annotated[Positive, Field(le=20)] = Field(1.5, description="exponent of the Zipf distribution")
     write_fraction: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
         1.0, description="share of them that is written; the others are only read"
     )
@@ -160,9 +160,9 @@ class Selection(Section):
 class OperationTypes(Section):
     """Relative frequency of the operation types."""
 
-    fast_append: Weight = Field(0.0, description="adds files, checks nothing, never contradicts")
+    fast_append: Weight = Field(0.0, description="adds files, validates nothing, has no real conflicts")
     merge_append: Weight = Field(0.0, description="adds files and merges manifests: a retry merges again")
-    validated_overwrite: Weight = Field(0.0, description="replaces data: a retry checks every snapshot it missed")
+    validated_overwrite: Weight = Field(0.0, description="replaces data: a retry validates every snapshot it missed")
 
     @property
     def total(self) -> float:
@@ -171,42 +171,40 @@ class OperationTypes(Section):
 
 
 class RetryBackoff(Section):
-    """Waits between retries. What is not given is as the cost model says."""
+    """Waits between retries. Defaults are the cost model's."""
 
-    enabled: Flag | None = Field(None, description="wait before a retry; unless given, as the cost model says")
-    base_ms: NotNegative | None = Field(
-        None, description="the first wait; unless given, as the cost model says, else 10"
-    )
-    multiplier: Annotated[Positive, Field(ge=1, le=1000)] = Field(2.0, description="each wait is so much longer")
-    max_ms: NotNegative | None = Field(
-        None, description="the longest wait; unless given, as the cost model says, else 5000"
-    )
-    jitter: Fraction = Field(0.1, description="a wait is up to this share longer, at random")
+    enabled: Flag | None = Field(None, description="wait before a retry; by default as in the cost model")
+    base_ms: NotNegative | None = Field(None, description="the first wait; by default the cost model's, else 10")
+    multiplier: Annotated[Positive, Field(ge=1, le=1000)] = Field(2.0, description="factor from one wait to the next")
+    max_ms: NotNegative | None = Field(None, description="the longest wait; by default the cost model's, else 5000")
+    jitter: Fraction = Field(0.1, description="random share by which a wait is longer, at most")
     before_read: Flag | None = Field(
-        None, description="wait before the catalog is read again, as libraries do, not after the conflict is resolved"
+        None,
+        description="wait before the catalog is read again, as libraries do, not after resolving the conflict",
     )
 
 
 class TransactionSection(Section):
-    """The transactions: when they come, what they do, how they commit."""
+    """The transactions: arrivals, operations, commits and retries."""
 
     cost_model: Literal["spec", "iceberg", "pyiceberg"] = Field(
-        "spec", description="whose requests an attempt makes: the specification's, Iceberg's (Java) or PyIceberg's"
+        "spec", description="requests of an attempt: the reference model's, those of Iceberg (Java) or of PyIceberg"
     )
     retry: Whole | None = Field(
-        None, description="retries after the first attempt; unless given, 10 (spec) or 4 (iceberg, pyiceberg)"
+        None, description="retries after the first attempt; by default 10 (spec) or 4 (iceberg, pyiceberg)"
     )
     retry_timeout_ms: Positive | None = Field(
-        None, description="no retry starts later than this after the first attempt; unless given, as the cost model"
+        None, description="no retry starts later than this after the first attempt; by default the cost model's"
     )
     runtime: DistributionSection = Field(
         DistributionSection(mean=180_000.0, sigma=1.5), description="work between reading the catalog and committing"
     )
     arrivals: Literal["open", "closed"] = Field(
-        "open", description="transactions come whatever the others do, or writers commit one after another"
+        "open",
+        description="transactions arrive at a rate of their own, or writers commit one after another",
     )
     inter_arrival: DistributionSection | None = Field(None, description="open: time between transactions; required")
-    writers: Count | None = Field(None, description="closed: so many writers, one transaction each; required")
+    writers: Count | None = Field(None, description="closed: number of writers, one transaction each; required")
     think: DistributionSection = Field(
         DistributionSection(value=0.0), description="closed: a writer's pause before its next transaction"
     )
@@ -219,28 +217,30 @@ class TransactionSection(Section):
         Selection(), description="which partitions of each; without per_txn, partitions are not tracked"
     )
     isolation: Literal["snapshot", "serializable"] = Field(
-        "snapshot", description="serializable: what was only read must not have changed either"
+        "snapshot", description="serializable: tables and partitions that were only read must not have changed either"
     )
     conflict_detector: Literal["probabilistic", "partition_overlap"] = Field(
-        "probabilistic", description="which overlaps are real conflicts: a share at random, or all"
+        "probabilistic", description="overlaps that are real conflicts: a random share, or all"
     )
     real_conflict_probability: Fraction = Field(0.0, description="share of overlaps that are real conflicts")
-    real_conflict: Literal["abort", "merge", "restart"] = Field("abort", description="what a real conflict leads to")
+    real_conflict: Literal["abort", "merge", "restart"] = Field("abort", description="effect of a real conflict")
     conflicting_manifests: DistributionSection = Field(
         DistributionSection(value=1.0), description="manifest files that merging a real conflict reads and writes"
     )
     count_behind: Literal["catalog", "table", "partition"] | None = Field(
-        None, description="whose missed commits a retry pays for; unless given, as the cost model says"
+        None,
+        description="missed commits that a retry pays for: of the catalog, its table or its partition; by default "
+        "the cost model's",
     )
     manifests_per_concurrent_commit: Annotated[NotNegative, Field(le=10_000)] = Field(
-        1.5, description="manifest files that a merge append merges for each commit missed"
+        1.5, description="manifest files that a merge append merges for each missed commit"
     )
     table_manifests: Annotated[Whole, Field(le=100_000)] = Field(
-        1, description="manifests that a table has, which PyIceberg reads"
+        1, description="manifests of a table, which PyIceberg reads"
     )
     max_parallel: Count = Field(1, description="manifest lists and files read or written at the same time")
     manifest_list_mode: Literal["rewrite", "append"] = Field(
-        "rewrite", description="manifest lists are written anew, or appended to (ML+)"
+        "rewrite", description="manifest lists are rewritten, or appended to (ML+)"
     )
     manifest_list_entry_size: Annotated[Bytes, Field(ge=1)] = Field(50, description="ML+: bytes of an entry")
     manifest_list_seal_threshold: Bytes = Field(0, description="ML+: bytes after which a list is rewritten; 0: never")
@@ -251,7 +251,7 @@ class TransactionSection(Section):
         "table", description="ML+: a manifest list for each table, or for each partition"
     )
     manifest_list_bytes: Bytes = Field(10 * 1024, description="size of a manifest list")
-    manifest_list_growth_bytes: Bytes = Field(0, description="how much each commit adds to its table's manifest list")
+    manifest_list_growth_bytes: Bytes = Field(0, description="bytes that each commit adds to its table's manifest list")
     manifest_file_bytes: Bytes = Field(100 * 1024, description="size of a manifest file")
     table_metadata_bytes: Bytes = Field(10 * 1024, description="size of table metadata that is not inlined")
     retry_backoff: RetryBackoff = Field(RetryBackoff(), description="waits between retries")
@@ -260,10 +260,10 @@ class TransactionSection(Section):
 class Configuration(Section):
     """A whole configuration file."""
 
-    simulation: SimulationSection = Field(SimulationSection(), description="how long, and with which random numbers")
-    experiment: ExperimentSection = Field(ExperimentSection(), description="what the experiment is called")
+    simulation: SimulationSection = Field(SimulationSection(), description="duration, seed and window of a run")
+    experiment: ExperimentSection = Field(ExperimentSection(), description="the name of the experiment")
     storage: StorageSection = Field(StorageSection(), description="the object store; required")
     catalog: CatalogSection = Field(CatalogSection(), description="the catalog that commits go to")
     transaction: TransactionSection = Field(
-        TransactionSection(), description="the transactions: when they come, what they do, how they commit"
+        TransactionSection(), description="the transactions: arrivals, operations, commits and retries"
     )

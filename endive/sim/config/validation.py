@@ -1,5 +1,6 @@
-"""Faults of a configuration, for people: the place, what was expected, the nearest valid name."""
+"""Validation errors as users read them: the key, what was expected, the nearest valid name."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
@@ -13,70 +14,80 @@ M = TypeVar("M", bound=BaseModel)
 
 MISSING = "required"
 
-RENAMED = {"catalog.mode": "catalog.type", "transaction.retries": "transaction.retry"}
-"""Names that other documents and habits use for a key."""
+RENAMED = {
+    "catalog.mode": "catalog.type",
+    "transaction.retries": "transaction.retry",
+    "storage.T_APPEND": "storage.latency.append",
+    "storage.T_CAS": "storage.latency.cas",
+    "storage.T_COMPACTION": "storage.latency.compaction_cas",
+    "storage.T_LOG_ENTRY_READ": "catalog.log_entry_read_ms",
+    "storage.T_MANIFEST_LIST": "storage.latency.manifest_list_read",
+    "storage.T_PUT": "storage.latency.write",
+    "storage.T_TABLE_METADATA": "storage.latency.table_metadata_read",
+}
+"""Keys of the source documents, and common mistakes; docs/sources.md has the whole mapping."""
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One fault: the key, what is wrong with it, and the key that was probably meant."""
+class InvalidKey:
+    """One validation error: the key, the problem, and the key that was probably meant."""
 
     place: str
     problem: str = ""
-    """Empty where `place` says it already."""
+    """Empty if `place` is the whole message."""
     meant: str | None = None
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}" if self.problem else self.place
 
     def explains(self, place: str) -> bool:
-        """Whether a fault at `place` is but a consequence of this one."""
+        """Whether an error at `place` is only a consequence of this one."""
         return place == self.place or place.startswith(f"{self.place}.")
 
-    def supplies(self, other: "Fault") -> bool:
+    def supplies(self, other: "InvalidKey") -> bool:
         """Whether `other` is missing only because this key, which is meant to be it, is misspelt."""
         if self.meant is None or not other.problem.startswith(MISSING):
             return False
         return other.place == self.meant or other.place.startswith(f"{self.meant}.")
 
 
-def faults_of(model: type[M], data: object, prefix: str = "") -> tuple[M | None, list[Fault]]:
-    """Validate `data`. Return the model, if any part of it can be used, and every fault found.
+def validated(model: type[M], data: object, prefix: str = "") -> tuple[M | None, list[InvalidKey]]:
+    """Validate `data`. Return the model, if any part of it can be used, and every error found.
 
-    Faulty keys are left out and the rest is validated again, so that rules between keys can be checked as well.
+    Invalid keys are left out and the rest is validated again, so that rules between keys can be checked as well.
     """
     try:
         return model.model_validate(data), []
     except ValidationError as error:
         details = error.errors(include_url=False)
-    faults = without_consequences([_fault(model, detail, prefix) for detail in details])
+    invalid = without_consequences([_invalid_key(model, detail, prefix) for detail in details])
     remaining = data
     for detail in details:
         remaining = _without(remaining, detail["loc"])
     try:
-        return model.model_validate(remaining), faults
+        return model.model_validate(remaining), invalid
     except ValidationError:
-        return None, faults
+        return None, invalid
 
 
-def without_consequences(faults: Sequence[Fault]) -> list[Fault]:
-    """Leave out what only repeats another fault: a key that is missing because it is misspelt, or because it is bad."""
+def without_consequences(invalid: Sequence[InvalidKey]) -> list[InvalidKey]:
+    """Leave out errors that follow from another one: a key that is missing because it is misspelt or invalid."""
 
-    def is_consequence(number: int, fault: Fault) -> bool:
-        others = [other for other in faults if other.place != fault.place]
-        repeats = any(other.explains(fault.place) for other in (*faults[:number], *others))
-        return repeats or any(other.supplies(fault) for other in others)
+    def is_consequence(number: int, one: InvalidKey) -> bool:
+        others = [other for other in invalid if other.place != one.place]
+        repeats = any(other.explains(one.place) for other in (*invalid[:number], *others))
+        return repeats or any(other.supplies(one) for other in others)
 
-    return [fault for number, fault in enumerate(faults) if not is_consequence(number, fault)]
+    return [one for number, one in enumerate(invalid) if not is_consequence(number, one)]
 
 
-def _fault(model: type[BaseModel], detail: ErrorDetails, prefix: str) -> Fault:
+def _invalid_key(model: type[BaseModel], detail: ErrorDetails, prefix: str) -> InvalidKey:
     path = [str(part) for part in detail["loc"]]
     place = ".".join([prefix, *path] if prefix else path)
     if detail["type"] == "extra_forbidden":
         hint, meant = _nearest_key(model, path)
-        return Fault(place, f"unknown key{hint}", f"{prefix}.{meant}" if prefix and meant else meant)
-    return Fault(place, _problem(model, path, detail))
+        return InvalidKey(place, f"unknown key{hint}", f"{prefix}.{meant}" if prefix and meant else meant)
+    return InvalidKey(place, _problem(model, path, detail))
 
 
 def _problem(model: type[BaseModel], path: Sequence[str], detail: ErrorDetails) -> str:
@@ -94,7 +105,7 @@ def _problem(model: type[BaseModel], path: Sequence[str], detail: ErrorDetails) 
             message = detail["msg"].removeprefix("Value error, ")
             for stilted, plain in _PLAIN_WORDS.items():
                 message = message.replace(stilted, plain)
-            return f"{message[0].lower()}{message[1:]}{_found(detail['input'])}"
+            return f"{message[0].lower()}{message[1:]}{_found(detail['input'])}{_milliseconds(detail['input'])}"
 
 
 _PLAIN_WORDS = {
@@ -111,10 +122,20 @@ _PLAIN_WORDS = {
 
 
 def _example(model: type[BaseModel], path: Sequence[str]) -> str:
-    """Return what a table looks like at that place."""
+    """Return an example of the expected table."""
     if "sigma" in _fields_at(model, path):
         return "a distribution, such as { median = 27, sigma = 0.62 } or { value = 5 }"
     return f"a table; `endive config keys {'.'.join(path)}` lists its keys"
+
+
+_DURATION = re.compile(r"([0-9.]+) *(ms|s|min|m|h)")
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+
+
+def _milliseconds(value: object) -> str:
+    """Return a hint for a time with a unit, such as `"1s"`."""
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    return f"; times are numbers of milliseconds: {float(match[1]) * _UNITS_MS[match[2]]:g}" if match else ""
 
 
 def _found(value: object) -> str:
@@ -136,7 +157,7 @@ def _nearest_key(model: type[BaseModel], path: Sequence[str]) -> tuple[str, str 
 
 
 def _is_parameter(model: type[BaseModel], key: str) -> bool:
-    """Whether a key is a distribution's: those belong anywhere."""
+    """Whether a key is a parameter of a distribution, which may be anywhere."""
     return "sigma" in _fields_at(model, key.split(".")[:-1])
 
 

@@ -4,23 +4,18 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from endive.sim.config.configuration import Settings
-from endive.sim.cost import OPERATION_TYPES
 from endive.sim.engine import kernel
 from endive.sim.engine.model import COMMITS_FACTOR, COMMITS_FIRST, Ints, Model, compile_model
-from endive.sim.results.statistics import SCHEMA, RunResult
-from endive.sim.results.summary import REASONS, STATUSES, Summary, Tally, Window
+from endive.sim.results.statistics import RunResult
+from endive.sim.results.summary import Summary, Tally, Window
 from endive.sim.simulation import Progress
-from endive.timing import TICKS_PER_MS, to_ms
-
-TIMES = frozenset({"t_submit", "t_runtime", "t_commit", "commit_latency", "total_latency"})
-WORDS = {"status": STATUSES, "operation_type": OPERATION_TYPES, "abort_reason": REASONS}
+from endive.timing import to_ms
 
 STEPS = 100
 """Parts of a run. Between two of them Python takes the rows, reports progress and handles Ctrl-C."""
@@ -120,7 +115,8 @@ def run_compiled(settings: Settings, seed: int, progress: Progress | None = None
     shared = _run(compile_model(settings, seed), lambda rows: parts.append(rows.copy()), report)
     rows = np.concatenate(parts)
     parts.clear()
-    result = RunResult(_table(rows), _counters(shared), int(shared["seq"]))
+    columns = np.ascontiguousarray(rows.T)  # transposed first: selecting from a column then reads adjacent memory
+    result = RunResult(dict(zip(kernel.ROW, columns, strict=True)), _counters(shared), int(shared["seq"]))
     result.check()
     return result
 
@@ -206,18 +202,3 @@ def _advance(model: Model, world: _World, until: int) -> None:
             world.rows = _doubled(world.rows)
         else:
             world.extend_sums(model)
-
-
-def _table(rows: Ints) -> pa.Table:
-    """Return rows as a table, in the order of the transactions' numbers."""
-    columns = np.ascontiguousarray(rows.T)  # transposed first: selecting from a column then reads adjacent memory
-    order = np.argsort(columns[0], kind="stable")
-    return pa.table([_column(name, columns[index][order]) for index, name in enumerate(kernel.ROW)], schema=SCHEMA)
-
-
-def _column(name: str, values: Ints) -> Any:  # noqa: ANN401 - PyArrow has no types
-    if name in WORDS:
-        return pa.array(WORDS[name], pa.string()).take(pa.array(values))
-    if name in TIMES or name.endswith("_ms"):
-        return pa.array(values / TICKS_PER_MS)
-    return pa.array(values)

@@ -1,1 +1,1 @@
-"""From the rows of a run to metrics, experiments on disk, and the search for a capacity."""
+"""Results: the rows of a run, metrics, experiments on disk, comparison and capacity."""

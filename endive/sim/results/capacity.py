@@ -1,9 +1,9 @@
-"""The highest offered load that holds a target.
+"""Search for the highest offered load that meets a target.
 
 Each seed is searched on its own: the load is raised or lowered until the target stops or starts to hold, then
-bisected; the other seeds begin at the first one's answer. The same seed brings the same transactions at every load,
-only closer together (common random numbers), so neighbouring loads differ by the load and not by luck. The capacities
-of the seeds are a sample; their mean carries an interval.
+bisected; the other seeds start at the first one's answer. The same seed gives the same transactions at every load,
+only closer together (common random numbers), so neighbouring loads differ by the load and not by chance. The capacities
+of the seeds are a sample; their mean has a confidence interval.
 """
 
 import math
@@ -17,29 +17,29 @@ from endive.sim.results.summary import Estimate, Summary, Tally, estimate
 from endive.timing import TICKS_PER_MS
 
 LOAD_MAX = 1_000.0
-"""Transactions a second. A target that still holds there is not about load."""
+"""Transactions per second. A target that still holds there does not depend on the load."""
 COUNTED_MIN = 2_000
-"""No run is given up before so many transactions have finished in its window."""
+"""No run ends early before this many transactions have finished in its window."""
 BACKLOG = 0.5
-"""If less than this share of what is offered also finishes, the run is falling behind, however well the rest does."""
+"""If less than this share of the offered transactions finishes, the run is falling behind."""
 TRANSACTIONS_MIN = 30
-"""With fewer transactions in the window, a share of them says nothing."""
+"""With fewer transactions in the window, a success rate means nothing."""
 
 Evaluate = Callable[[float], Summary]
-"""Simulates a load, in transactions a second."""
+"""Simulates an offered load, in transactions per second."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a load must hold."""
+    """What must hold at an offered load: a success rate, and optionally a p99 commit latency."""
 
     success: float
     p99_ms: float | None = None
 
     def is_missed(self, tally: Tally) -> bool:
-        """Whether success is so far out of reach that the rest of a run need not be seen.
+        """Whether success is so far below the target that the run can end early.
 
-        Only a clear no may end a run early: where load still builds up, the first part of the window is too kind.
+        Only a clear miss ends a run: while a backlog builds up, the first part of the window looks too good.
         """
         if tally.counted < COUNTED_MIN:
             return False
@@ -81,19 +81,19 @@ def _longest(summary: Summary) -> str:
 
 @dataclass(frozen=True)
 class SeedCapacity:
-    """What one seed can take."""
+    """The capacity of one seed."""
 
     offered_per_s: float
-    """The highest load found to hold; 0 if none does, infinite if every one does."""
+    """Highest offered load at which the target holds; 0 if at none, infinite if at every one."""
     at_capacity: Summary
-    """The run at that load; if none holds, the one at the lowest load tried."""
+    """The run at that load; if the target holds nowhere, the run at the lowest load tried."""
     limit: str
-    """What breaks the target a little above."""
+    """The part of the target that fails just above."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """How one seed is searched: where to begin, how far to step until the answer is bracketed, when to stop."""
+    """Parameters of one seed's search: start, step until the answer is bracketed, and tolerance."""
 
     start_per_s: float
     window_s: float
@@ -151,15 +151,17 @@ def load_of(settings: Settings) -> float:
     arrivals = settings.values.transaction.inter_arrival
     if settings.values.transaction.arrivals != "open" or arrivals is None:
         source = SET if settings.given.get("transaction.arrivals") == SET else settings.source
-        raise ConfigurationError(source, ["transaction.arrivals: capacity is a load, and needs open arrivals"])
+        raise ConfigurationError(
+            source, ["transaction.arrivals: capacity is an offered load, which only open arrivals have"]
+        )
     mean_ms = arrivals.build().quantile.mean_ticks / TICKS_PER_MS
     if mean_ms <= 0:
-        raise ConfigurationError(settings.source, ["transaction.inter_arrival: nothing between arrivals is no load"])
+        raise ConfigurationError(settings.source, ["transaction.inter_arrival: a mean of 0 has no offered load"])
     return 1000.0 / mean_ms
 
 
 def with_load(settings: Settings, factor: float) -> Settings:
-    """Return the configuration at `factor` times its load: the same law of arrivals, closer together."""
+    """Return the configuration at `factor` times its offered load: the same distribution of arrivals, scaled."""
     arrivals = settings.values.transaction.inter_arrival
     if arrivals is None:
         raise ConfigurationError(settings.source, ["transaction.inter_arrival: required"])
@@ -170,7 +172,7 @@ SCALED = ("mean", "median", "scale", "value", "stddev", "base", "per_mib", "min"
 
 
 def shrunk(section: DistributionSection, factor: float) -> DistributionSection:
-    """Return a distribution of times with every time divided by `factor`; shapes stay."""
+    """Return a distribution with every time divided by `factor`; its shape stays."""
     changes: dict[str, object] = {
         name: value / factor for name in SCALED if (value := getattr(section, name)) is not None
     }
@@ -181,14 +183,14 @@ def shrunk(section: DistributionSection, factor: float) -> DistributionSection:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The answer over several seeds."""
+    """The capacity over several seeds."""
 
     seeds: tuple[SeedCapacity, ...]
     target: Target
 
     @property
     def exists(self) -> bool:
-        """Whether every seed has a highest load: the target can be met, and can be missed."""
+        """Whether every seed has a highest load: the target holds at some load and fails at another."""
         return len(self.finite) == len(self.seeds)
 
     @property
@@ -198,12 +200,12 @@ class Capacity:
 
     @property
     def offered(self) -> Estimate:
-        """Offered transactions a second."""
+        """Offered transactions per second."""
         return estimate([seed.offered_per_s for seed in self.seeds])
 
     @property
     def committed(self) -> Estimate:
-        """Commits a second at that load."""
+        """Commits per second at that load."""
         return estimate([seed.at_capacity.committed_per_s for seed in self.seeds])
 
     @property
@@ -214,7 +216,7 @@ class Capacity:
 
     @property
     def limit(self) -> str:
-        """What breaks the target above; the most frequent answer of the seeds."""
+        """The part of the target that fails just above; the most frequent one of the seeds."""
         answers = [seed.limit for seed in self.seeds]
         return max(answers, key=answers.count)
 
@@ -234,7 +236,7 @@ def seed_capacity(
 ) -> SeedCapacity:
     """Search one seed of a configuration on the compiled engine.
 
-    `near` is another seed's answer: the search then begins there, with small steps. `stopped` ends the runs under way.
+    `near` is another seed's answer: the search then starts there, with small steps. `stopped` ends running searches.
     """
     from endive.sim.engine.run import summarise_compiled  # noqa: PLC0415 - loading Numba takes a second
 

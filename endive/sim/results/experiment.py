@@ -1,11 +1,11 @@
 """Experiments on disk.
 
     experiments/<label>-<hash>/cfg.toml                configuration, as it was given
-                               version.txt             what computed it
+                               version.txt             version of Endive that computed it
                                <seed>/results.parquet  one row per transaction
 
 A result is written under another name and renamed when it is complete and synced, so that a file called
-`results.parquet` is always a finished run. The counters, and what the rows depend on, travel in the file's metadata.
+`results.parquet` is always a finished run. The file's metadata has the counters and a description of the run.
 """
 
 import json
@@ -26,7 +26,7 @@ from endive.files import make_directory, write_durably
 from endive.sim.config.configuration import Settings
 from endive.sim.config.profiles import read_text
 from endive.sim.engines import Engine, simulate
-from endive.sim.results.statistics import SCHEMA
+from endive.sim.results.columns import SCHEMA
 from endive.sim.results.summary import Summary, Window, summarise
 from endive.sim.simulation import Progress
 from endive.version import version
@@ -34,34 +34,61 @@ from endive.version import version
 METADATA_KEY = b"endive"
 
 
-@dataclass(frozen=True)
-class Figures:
-    """What people want to know of a run, whether or not its rows were kept."""
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One run: a configuration with one seed."""
 
     about: Mapping[str, Any]
+    """What the run depends on (label, hash, seed, cost model, versions), and the window."""
     summary: Summary
     counters: Counter[str]
     """Requests by kind and outcomes by name, of the whole run."""
-    path: Path | None
-    """Where the rows are. None: they were not kept."""
+    table: pa.Table | None = None
+    """One row for each transaction. None: the rows were not kept."""
+    path: Path | None = None
+    """The file that holds the rows. None: they were not written."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return int(self.about["seed"])
+
+    def with_window(self, window: Window) -> "Result":
+        """Return the same run with the metrics of another window."""
+        about = {**self.about, "window_ms": [window.start_ms, window.end_ms]}
+        return replace(self, about=about, summary=summarise(self.table, window))
 
 
-@dataclass(frozen=True)
-class Result:
-    """A finished run, as read back from its file."""
+def simulate_seed(
+    settings: Settings, seed: int, engine: Engine = "compiled", rows: bool = True, progress: Progress | None = None
+) -> Result:
+    """Run one seed and return its result. `rows=False` keeps only metrics and counters, in little memory."""
+    about = _describe(settings, seed)
+    if not rows and engine == "compiled":
+        from endive.sim.engine.run import summarise_compiled  # noqa: PLC0415 - loading Numba takes a second
 
-    path: Path
-    table: pa.Table
-    about: Mapping[str, Any]
-    """What the rows depend on (label, hash, seed, cost model, versions), and the window."""
+        return Result(about, *summarise_compiled(settings, seed, settings.window, progress=progress))
+    result = simulate(settings, seed, engine, progress)
+    about |= {"seq": result.seq, "counters": dict(sorted(result.counters.items()))}
+    return Result(about, result.summary(settings.window), result.counters, _labelled(result.table, about, rows))
 
-    def summary(self) -> Summary:
-        """Return the figures of the run in its own window."""
-        return summarise(self.table, Window(*self.about["window_ms"]))
 
-    def figures(self) -> Figures:
-        """Return the figures with what they depend on."""
-        return Figures(self.about, self.summary(), Counter(self.about["counters"]), self.path)
+def _labelled(table: pa.Table, about: Mapping[str, Any], rows: bool) -> pa.Table | None:
+    return table.replace_schema_metadata({METADATA_KEY: json.dumps(about).encode()}) if rows else None
+
+
+def _describe(settings: Settings, seed: int) -> dict[str, Any]:
+    return {
+        "label": settings.label,
+        "hash": settings.experiment_hash(),
+        "seed": seed,
+        "provider": settings.values.storage.provider,
+        "profiles": settings.profile_set,
+        "cost_model": settings.values.transaction.cost_model,
+        "duration_ms": settings.values.simulation.duration_ms,
+        "window_ms": [settings.window.start_ms, settings.window.end_ms],
+        "version": version(),
+    }
 
 
 @dataclass(frozen=True)
@@ -73,29 +100,26 @@ class Experiment:
 
     @property
     def directory(self) -> Path:
-        """Where its runs are."""
+        """The directory of its runs."""
         return self.root / f"{self.settings.label}-{self.settings.experiment_hash()}"
 
     def result_path(self, seed: int) -> Path:
-        """Where the result of `seed` is, once it is there."""
+        """Return the path of the result of `seed`, whether or not it exists yet."""
         return self.directory / str(seed) / self.settings.values.simulation.output_path
 
     def load(self, seed: int) -> Result | None:
         """Return the finished run of `seed`, seen through this configuration's window; None if there is none yet."""
         path = self.result_path(seed)
-        if not path.exists():
-            return None
-        result = load_result(path)
-        return replace(result, about={**result.about, "window_ms": self._window_ms()})
+        return load_result(path).with_window(self.settings.window) if path.exists() else None
 
     def prepare(self, seed: int) -> None:
-        """Make the directory of `seed` and describe the experiment in it: what cannot be written fails early."""
+        """Make the directory of `seed` and describe the experiment in it, so that an unwritable place fails early."""
         make_directory(self.result_path(seed).parent)
         for name, text in self._descriptions().items():
             write_durably(self.directory / name, partial(Path.write_text, data=text, encoding="utf-8"))
 
     def _descriptions(self) -> dict[str, str]:
-        """Return what is kept beside the results, by file name; `cfg.toml` alone is enough to run them again."""
+        """Return the files beside the results; `cfg.toml` alone is enough to run them again."""
         texts = {"cfg.toml": self.settings.text, "version.txt": version() + "\n"}
         own = self.settings.values.storage.profile_file
         if own is not None:
@@ -106,41 +130,15 @@ class Experiment:
         return texts
 
     def run(self, seed: int, progress: Progress | None = None, engine: Engine = "compiled") -> Result:
-        """Run `seed` and keep the result. Nothing that looks finished is there before it is."""
+        """Run `seed` and write the result. The file gets its name when it is complete."""
         self.prepare(seed)
-        result = simulate(self.settings, seed, engine, progress)
-        about = self._about(seed) | {"seq": result.seq, "counters": dict(sorted(result.counters.items()))}
-        table = result.table.replace_schema_metadata({METADATA_KEY: json.dumps(about).encode()})
-        path = self.result_path(seed)
-        write_durably(path, lambda part: pq.write_table(table, part, compression="zstd"))
-        return Result(path, table, about)
-
-    def figures(self, seed: int, progress: Progress | None = None) -> Figures:
-        """Run `seed` for its figures only: no row is kept in memory or on disk."""
-        from endive.sim.engine.run import summarise_compiled  # noqa: PLC0415 - loading Numba takes a second
-
-        summary, counters = summarise_compiled(self.settings, seed, self.settings.window, progress=progress)
-        return Figures(self._about(seed), summary, counters, None)
-
-    def _about(self, seed: int) -> dict[str, Any]:
-        return {
-            "label": self.settings.label,
-            "hash": self.settings.experiment_hash(),
-            "seed": seed,
-            "provider": self.settings.values.storage.provider,
-            "profiles": self.settings.profile_set,
-            "cost_model": self.settings.values.transaction.cost_model,
-            "duration_ms": self.settings.values.simulation.duration_ms,
-            "window_ms": self._window_ms(),
-            "version": version(),
-        }
-
-    def _window_ms(self) -> list[float]:
-        return [self.settings.window.start_ms, self.settings.window.end_ms]
+        result, path = simulate_seed(self.settings, seed, engine, progress=progress), self.result_path(seed)
+        write_durably(path, lambda part: pq.write_table(result.table, part, compression="zstd"))
+        return replace(result, path=path)
 
 
 ABOUT = {"label": str, "hash": str, "seed": int, "provider": str, "profiles": str, "cost_model": str}
-"""What every result says of itself, besides the window and the counters."""
+"""Metadata that every result file has, besides the window and the counters."""
 
 
 def load_result(path: Path) -> Result:
@@ -153,20 +151,20 @@ def load_result(path: Path) -> Result:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         problem = f"cannot be read as Parquet ({_first_line(error)})"
-        raise ResultError(str(path), problem, "delete it, or run again with --again") from error
+        raise ResultError(str(path), problem, "delete it, or run again with --force") from error
     about = _about(table.schema.metadata or {})
     if about is None or not table.schema.equals(SCHEMA):
         raise ResultError(str(path), "is not a result of `endive run`", "name one that is")
-    return Result(path, table, about)
+    return Result(about, summarise(table, Window(*about["window_ms"])), Counter(about["counters"]), table, path)
 
 
 def _first_line(error: Exception) -> str:
-    """Return what an error says first; Arrow's messages go on for lines."""
+    """Return the first line of an error's message; Arrow's have many."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _about(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any] | None:
-    """Return what a result says of itself; None if it does not say it as `endive run` does."""
+    """Return the metadata of a result file; None if it is not one that `endive run` writes."""
     try:
         about = json.loads(metadata[METADATA_KEY])
         start_ms, end_ms = map(float, about["window_ms"])

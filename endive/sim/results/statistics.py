@@ -2,58 +2,60 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from endive.sim.results.summary import check_commits
+from endive.sim.results.columns import SCHEMA, STATUSES, Columns, to_columns, to_table
+from endive.sim.results.summary import Summary, Window, check_commits, summarise
 from endive.sim.transaction import Transaction, TransactionResult, TransactionStatus
 
 if TYPE_CHECKING:
     import pandas as pd  # loaded only where a frame is asked for: it takes half a second
 
-STATUS_NAMES = {status: status.name.lower() for status in TransactionStatus}
 FINISHED = (TransactionStatus.COMMITTED, TransactionStatus.ABORTED)
 
-SCHEMA = pa.schema(
-    [
-        ("txn_id", pa.int64()),
-        ("t_submit", pa.float64()),
-        ("t_runtime", pa.float64()),
-        ("t_commit", pa.float64()),
-        ("commit_latency", pa.float64()),
-        ("total_latency", pa.float64()),
-        ("n_retries", pa.int64()),
-        ("status", pa.string()),
-        ("operation_type", pa.string()),
-        ("abort_reason", pa.string()),
-        ("manifest_list_reads", pa.int64()),
-        ("manifest_list_writes", pa.int64()),
-        ("manifest_file_reads", pa.int64()),
-        ("manifest_file_writes", pa.int64()),
-        ("catalog_read_ms", pa.float64()),
-        ("per_attempt_io_ms", pa.float64()),
-        ("conflict_io_ms", pa.float64()),
-        ("catalog_commit_ms", pa.float64()),
-    ]
-)
-"""The specification's columns. Times are in milliseconds; `t_commit` is -1 for a transaction that did not commit."""
+ATTRIBUTES = {
+    "t_submit": "submit_time_ms",
+    "t_runtime": "runtime_ms",
+    "t_commit": "commit_time_ms",
+    "commit_latency": "commit_latency_ms",
+    "total_latency": "total_latency_ms",
+    "n_retries": "total_retries",
+}
+"""Columns that `TransactionResult` has under another name."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RunResult:
     """What a run leaves behind, whichever engine ran it."""
 
-    table: pa.Table
-    """The specification's columns, in the order of the transactions' numbers."""
+    rows: pa.Table | Columns
+    """As the engine has them: the compiled one has integer columns, the reference engine a table."""
     counters: Counter[str]
     seq: int
 
+    @cached_property
+    def table(self) -> pa.Table:
+        """One row for each transaction, in the order of their numbers; see `columns.SCHEMA`."""
+        return self.rows if isinstance(self.rows, pa.Table) else to_table(self.rows)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The same rows as integers: times in ticks, words as codes."""
+        return to_columns(self.rows) if isinstance(self.rows, pa.Table) else self.rows
+
+    def summary(self, window: Window) -> Summary:
+        """Return the metrics of the run."""
+        return summarise(self.columns, window)
+
     def check(self) -> None:
         """Check that commits equal `seq`."""
-        counts = Counter({row["values"]: row["counts"] for row in self.table["status"].value_counts().to_pylist()})
-        check_commits(counts["committed"], counts.total() - counts["committed"] - counts["aborted"], self.seq)
+        counts = Counter(self.columns["status"].tolist())
+        committed, aborted = (counts[STATUSES.index(status)] for status in ("committed", "aborted"))
+        check_commits(committed, counts.total() - committed - aborted, self.seq)
 
 
 @dataclass
@@ -124,7 +126,7 @@ class Statistics:
         return sum(row.manifest_file_writes for row in self.transactions)
 
     def to_arrow(self) -> pa.Table:
-        """Return the rows in the order of their numbers, with exactly the specification's columns."""
+        """Return one row for each transaction, in the order of their numbers; see `columns.SCHEMA`."""
         rows = sorted(self.transactions, key=lambda row: row.txn_id)
         return pa.Table.from_pylist([_row(result) for result in rows], schema=SCHEMA)
 
@@ -143,23 +145,5 @@ class Statistics:
 
 
 def _row(result: TransactionResult) -> dict[str, Any]:
-    return {
-        "txn_id": result.txn_id,
-        "t_submit": result.submit_time_ms,
-        "t_runtime": result.runtime_ms,
-        "t_commit": result.commit_time_ms,
-        "commit_latency": result.commit_latency_ms,
-        "total_latency": result.total_latency_ms,
-        "n_retries": result.total_retries,
-        "status": STATUS_NAMES[result.status],
-        "operation_type": result.operation_type,
-        "abort_reason": result.abort_reason,
-        "manifest_list_reads": result.manifest_list_reads,
-        "manifest_list_writes": result.manifest_list_writes,
-        "manifest_file_reads": result.manifest_file_reads,
-        "manifest_file_writes": result.manifest_file_writes,
-        "catalog_read_ms": result.catalog_read_ms,
-        "per_attempt_io_ms": result.per_attempt_io_ms,
-        "conflict_io_ms": result.conflict_io_ms,
-        "catalog_commit_ms": result.catalog_commit_ms,
-    }
+    row = {name: getattr(result, ATTRIBUTES.get(name, name)) for name in SCHEMA.names}
+    return row | {"status": result.status.name.lower()}

@@ -1,6 +1,7 @@
-"""The figures of a run: what people want to know of a table of transactions.
+"""The metrics of a run: throughput, success, latency, and where the time went.
 
-The window is in virtual time: a transaction counts in it if it *finished* in it, an arrival if it was submitted in it.
+The window is in virtual time. A transaction counts if it *finished* in the window, an arrival if it came in it.
+`metrics` has the name, unit and meaning of each metric.
 """
 
 import math
@@ -10,16 +11,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from endive.errors import InvariantError
 from endive.sim.cost import OPERATION_TYPES
+from endive.sim.results.columns import REASONS, REQUESTS, STATUSES, TIME_PURPOSES, Array, Columns, to_columns
 from endive.timing import TICKS_PER_MS, to_ticks
 
-Array = npt.NDArray[Any]
-QUANTILES = (0.5, 0.95, 0.99, 0.999)
+QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}
+"""The quantiles of commit latency, by the name of their metric."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class LatencyFigures:
+class LatencyMetrics:
     """Commit latency of the committed transactions of one type. None: there were none."""
 
     commits: int
@@ -48,7 +48,7 @@ class LatencyFigures:
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of one run. Rates are of the window; what is not, says so."""
+    """The metrics of one run. Rates are of the window unless their docstring says otherwise."""
 
     window: Window
     offered_per_s: float
@@ -59,14 +59,14 @@ class Summary:
     """Committed among those that finished in the window. None: none finished."""
     success_whole_run: float | None
     """The same over the whole run, warm-up and cool-down included."""
-    latency: Mapping[str, LatencyFigures]
+    latency: Mapping[str, LatencyMetrics]
     """By operation type, and `all`."""
     retries_mean: float | None
     """Of the transactions that finished, committed or not."""
     time_ms: Mapping[str, float]
     """Mean milliseconds of a finished transaction, by purpose."""
     overhead: float | None
-    """Share of the time of finished transactions that is not their work."""
+    """Share of the time of finished transactions that is not their runtime."""
     requests: Mapping[str, float]
     """Mean number of manifest requests of a finished transaction, by kind."""
     aborted: Mapping[str, int]
@@ -79,14 +79,10 @@ class Summary:
     """Change within the window, if it is more than chance: the run has not settled. None also if it ended early."""
 
     def flat(self) -> dict[str, float | None]:
-        """Return the figures by dotted name, for comparing and averaging."""
+        """Return the metrics by dotted name, for comparing and averaging."""
         return dict(_flatten(asdict(self)))
 
 
-REQUESTS = ("manifest_list_reads", "manifest_list_writes", "manifest_file_reads", "manifest_file_writes")
-TIME_PURPOSES = ("catalog_read", "per_attempt_io", "conflict_io", "catalog_commit", "backoff")
-STATUSES = ("executing", "committing", "committed", "aborted")
-REASONS = (None, "max_retries_exceeded", "validation_exception", "retry_timeout")
 BINS = 20
 """The window is cut into so many parts to see whether it is stationary."""
 
@@ -101,10 +97,9 @@ def check_commits(committed: int, unfinished: int, seq: int) -> None:
 
 
 class Tally:
-    """Adds up transactions, in one go or piece by piece: what comes out does not depend on the pieces.
+    """Adds up transactions, all at once or in batches; the result does not depend on the batches.
 
-    Rows are given as columns of integers: times in ticks, words by their place in `STATUSES`, `OPERATION_TYPES` and
-    `REASONS`. Only counts, sums and the commit latencies of the window are kept.
+    Rows are given as integer columns. Only counts, sums and the commit latencies of the window are kept.
     """
 
     def __init__(self, window: Window) -> None:
@@ -118,7 +113,7 @@ class Tally:
         self._finished = np.zeros(BINS, np.int64)
         self._committed = np.zeros(BINS, np.int64)
 
-    def add(self, columns: Mapping[str, Array]) -> None:
+    def add(self, columns: Columns) -> None:
         """Add rows, each transaction once."""
         ends = columns["t_submit"] + columns["total_latency"]
         committed, aborted = (
@@ -139,7 +134,7 @@ class Tally:
         for name in ("total_latency", "t_runtime", *REQUESTS, *(f"{purpose}_ms" for purpose in TIME_PURPOSES[:-1])):
             self._spent[name] += int(columns[name][counted].sum())
         for code, count in zip(*np.unique(columns["abort_reason"][counted & aborted], return_counts=True), strict=True):
-            self._reasons[REASONS[code] or "unknown"] += int(count)
+            self._reasons[REASONS[max(code, 0)] or "unknown"] += int(count)
         self._latencies.append(columns["commit_latency"][commits])
         self._kinds.append(columns["operation_type"][commits])
         self._finished += np.histogram(ends[counted], BINS, self._limits)[0]
@@ -165,7 +160,7 @@ class Tally:
         check_commits(self._counts["committed"], unfinished, seq)
 
     def summary(self, reached_ms: float = math.inf) -> Summary:
-        """Return the figures of everything added; if the run ended before the window did, of the part it reached."""
+        """Return the metrics of everything added; if the run ended before the window did, of the part it reached."""
         counts = self._counts
         whole = math.isinf(reached_ms) or to_ticks(reached_ms) >= self._limits[1]
         window = self._window if whole else Window(self._window.start_ms, max(reached_ms, self._window.start_ms + 1.0))
@@ -189,47 +184,32 @@ class Tally:
         )
 
 
-def summarise(table: pa.Table, window: Window) -> Summary:
-    """Return the figures of a table of transactions."""
-    words = {"status": STATUSES, "operation_type": OPERATION_TYPES, "abort_reason": REASONS}
-    columns = {
-        name: _codes(table[name], words[name]) if name in words else _ticks(name, table[name].to_numpy())
-        for name in table.column_names
-    }
+def summarise(rows: pa.Table | Columns, window: Window) -> Summary:
+    """Return the metrics of a table of transactions, or of the same rows as integer columns."""
     tally = Tally(window)
-    tally.add(columns)
+    tally.add(to_columns(rows) if isinstance(rows, pa.Table) else rows)
     return tally.summary()
-
-
-def _codes(column: pa.ChunkedArray, words: Sequence[str | None]) -> Array:
-    codes: Array = pc.index_in(column, pa.array(words, pa.string())).to_numpy()
-    return codes
-
-
-def _ticks(name: str, values: Array) -> Array:
-    counts = name == "txn_id" or name.startswith(("n_", "manifest_"))
-    return values if counts else np.rint(values * TICKS_PER_MS).astype(np.int64)
 
 
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _latencies(latency_ms: Array, kinds: Array) -> dict[str, LatencyFigures]:
+def _latencies(latency_ms: Array, kinds: Array) -> dict[str, LatencyMetrics]:
     by_kind = {name: latency_ms[kinds == code] for code, name in enumerate(OPERATION_TYPES)}
-    return {"all": _figures(latency_ms)} | {name: _figures(part) for name, part in by_kind.items() if part.size}
+    return {"all": _metrics(latency_ms)} | {name: _metrics(part) for name, part in by_kind.items() if part.size}
 
 
-def _figures(latency_ms: Array) -> LatencyFigures:
+def _metrics(latency_ms: Array) -> LatencyMetrics:
     if not latency_ms.size:
-        return LatencyFigures(0, *[None] * len(QUANTILES))
-    return LatencyFigures(int(latency_ms.size), *(float(q) for q in np.quantile(latency_ms, QUANTILES)))
+        return LatencyMetrics(0, *[None] * len(QUANTILES))
+    return LatencyMetrics(int(latency_ms.size), *map(float, np.quantile(latency_ms, [*QUANTILES.values()])))
 
 
 def _times(spent: Mapping[str, int], counted: int) -> dict[str, float]:
     """Return the mean milliseconds by purpose.
 
-    What is neither the work nor I/O is backoff, and where real conflicts restart transactions also the work done again.
+    Time that is neither runtime nor I/O is backoff; where real conflicts restart transactions, also the repeated work.
     """
     if not counted:
         return {}
@@ -245,9 +225,9 @@ def _overhead(spent: Mapping[str, int]) -> float | None:
 def drift(finished: Array, committed: Array) -> float | None:
     """Return the largest change, as a share, from the first half of the window to the second.
 
-    Looked at are the rates of finished transactions and of commits, and success, by equal parts of the window. None:
+    Compared are the rates of finished transactions and of commits, and success, by equal parts of the window. None:
     they change by no more than chance would, so the window may be taken as stationary. The halves are compared by the
-    scatter of the parts within them, at three standard errors; a change of less than 3 % is never reported.
+    variance of the parts within them, at three standard errors; a change of less than 3 % is never reported.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         success = np.where(finished > 0, committed / finished, 0.0)
@@ -273,14 +253,14 @@ class Estimate:
 
 
 def estimates(summaries: Sequence[Summary]) -> dict[str, Estimate]:
-    """Return each figure's mean and interval over several seeds. A figure that some seed lacks is left out."""
+    """Return each metric's mean and interval over several seeds. A metric that some seed lacks is left out."""
     flat = [summary.flat() for summary in summaries]
-    figures: dict[str, Estimate] = {}
+    found: dict[str, Estimate] = {}
     for name in flat[0]:
         values = [value for run in flat if (value := run.get(name)) is not None]
         if len(values) == len(flat):
-            figures[name] = estimate(values)
-    return figures
+            found[name] = estimate(values)
+    return found
 
 
 def estimate(values: Sequence[float]) -> Estimate:

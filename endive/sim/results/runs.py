@@ -1,0 +1,188 @@
+"""`endive.run`: one configuration with one or more seeds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from endive.sim.config.configuration import Overrides, Settings, Source, settings_of
+from endive.sim.config.seeds import Seeds, seeds_of
+from endive.sim.engines import Engine
+from endive.sim.results.display import Displayed, Grid, bars
+from endive.sim.results.experiment import Experiment, Result, simulate_seed
+from endive.sim.results.metrics import LABELS, RATES, TIMES, number, with_interval
+from endive.sim.results.summary import Estimate, estimates
+from endive.sim.simulation import Progress
+from endive.wording import counted
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+class Watcher:
+    """Receives the progress of runs. This one ignores it."""
+
+    def running(self, title: str, total: float) -> AbstractContextManager[Progress]:  # noqa: ARG002
+        """Return a context in which a function takes the progress, up to `total`."""
+        return nullcontext(lambda _done: None)
+
+    def found(self, result: Result) -> None:
+        """Take note of a result that exists and is not run again."""
+
+    def loaded(self, settings: Settings) -> None:
+        """Take note of a configuration before it is run."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class RunResults(Displayed):
+    """The results of one configuration, one for each seed."""
+
+    settings: Settings
+    results: tuple[Result, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, in the order given."""
+        return [result.seed for result in self.results]
+
+    @cached_property
+    def metrics(self) -> Mapping[str, Estimate]:
+        """Mean over the seeds and 95 % interval of each metric, by dotted name such as `latency.all.p99_ms`."""
+        return estimates([result.summary for result in self.results])
+
+    @property
+    def warnings(self) -> list[str]:
+        """Keys without effect, and windows that are not stationary."""
+        drifting = [result for result in self.results if result.summary.drift is not None]
+        return [*self.settings.warnings, *map(_drift_warning, drifting)]
+
+    @property
+    def title(self) -> str:
+        about = self.results[0].about
+        start_ms, end_ms = about["window_ms"]
+        return (
+            f"{about['label']}: {about['provider']} ({about['profiles']} profile), cost model {about['cost_model']}, "
+            f"{counted(len(self.results), 'seed')}, window {start_ms / 60000:.4g} to {end_ms / 60000:.4g} min"
+        )
+
+    def grids(self) -> Sequence[Grid]:
+        counters = [result.counters for result in self.results]
+        return (*metric_grids(self.metrics), counter_grid(counters))
+
+    def to_arrow(self, rows: Literal["seeds", "transactions"] = "seeds") -> pa.Table:
+        """Return one row for each seed with its metrics, or one row for each transaction of all seeds."""
+        if rows == "seeds":
+            return pa.Table.from_pylist([{"seed": one.seed} | one.summary.flat() for one in self.results])
+        tables = [(one.seed, one.table) for one in self.results if one.table is not None]
+        if len(tables) < len(self.results):
+            raise ValueError("the rows were not kept; run again with rows=True")
+        return pa.concat_tables(
+            table.replace_schema_metadata(None).add_column(0, "seed", pa.array([seed] * table.num_rows, pa.int64()))
+            for seed, table in tables
+        )
+
+    def chart(self) -> "alt.LayerChart":
+        """Return the quantiles of commit latency by operation type. Needs the extra `report`."""
+        rows = [
+            {"quantile": label, "operation type": kind, **_bounds(found)}
+            for kind in latency_kinds(self.metrics)
+            for name, label in LABELS.items()
+            if (found := self.metrics.get(f"latency.{kind}.{name}")) is not None
+        ]
+        return bars(pa.Table.from_pylist(rows), "commit latency, ms", "quantile", self.title, "operation type")
+
+
+def _bounds(found: Estimate) -> dict[str, float]:
+    half_width = found.half_width or 0.0
+    return {"mean": found.mean, "low": found.mean - half_width, "high": found.mean + half_width}
+
+
+def _drift_warning(result: Result) -> str:
+    change = 100 * (result.summary.drift or 0.0)
+    return (
+        f"seed {result.seed}: the window is not stationary: its second half differs from its first by "
+        f"{change:+.0f} % in commits, finished transactions or success; trim more, or run longer"
+    )
+
+
+def run(
+    config: Source,
+    seeds: Seeds = None,
+    engine: Engine = "compiled",
+    *,
+    overrides: Overrides = (),
+    out: str | Path | None = None,
+    rows: bool = True,
+    force: bool = False,
+    watcher: Watcher | None = None,
+) -> RunResults:
+    """Simulate a configuration and return its metrics.
+
+    `config` is a dictionary, a path, or TOML text. `seeds` is one seed, several, or a range such as `"1..5"`; unless
+    given, the configuration's. `overrides` replaces values: `{"storage.provider": "s3x"}`. With `out`, results are
+    written below that directory, and one that exists is read instead of run (`force`: run again). `rows=False` keeps
+    no transactions. Raises `ConfigurationError` with every error of the configuration.
+
+        results = endive.run("configs/fast_append_s3.toml", seeds="1..5")
+        results.metrics["committed_per_s"].mean
+    """
+    settings, watcher = settings_of(config, overrides), watcher or Watcher()
+    watcher.loaded(settings)
+    chosen = seeds_of(seeds, settings.values.simulation.seed)
+    if out is not None and rows:
+        experiment = Experiment(settings, Path(out))
+        return RunResults(settings, tuple(obtain(experiment, seed, engine, force, watcher) for seed in chosen))
+    results = []
+    for seed in chosen:
+        with watcher.running(f"{settings.label} seed {seed}", settings.values.simulation.duration_ms) as progress:
+            results.append(simulate_seed(settings, seed, engine, rows, progress))
+    return RunResults(settings, tuple(results))
+
+
+def obtain(experiment: Experiment, seed: int, engine: Engine, force: bool, watcher: Watcher) -> Result:
+    """Return the result of a seed: the one that exists, or a new one."""
+    existing = None if force else experiment.load(seed)
+    if existing is not None:
+        watcher.found(existing)
+        return existing
+    settings = experiment.settings
+    with watcher.running(f"{settings.label} seed {seed}", settings.values.simulation.duration_ms) as progress:
+        return experiment.run(seed, progress, engine)
+
+
+def latency_kinds(names: Iterable[str]) -> list[str]:
+    """Return the operation types that have latency metrics, `all` first."""
+    return list(dict.fromkeys(name.split(".")[1] for name in names if name.startswith("latency.")))
+
+
+def metric_grids(metrics: Mapping[str, Estimate]) -> tuple[Grid, Grid, Grid]:
+    """Return rates, commit latency and where the time went, as tables."""
+    rates = [(metric.label, with_interval(metrics.get(metric.name), metric.unit)) for metric in RATES]
+    aborted = [(name, found) for name, found in metrics.items() if name.startswith("aborted.")]
+    rates += [(f"aborted: {name.removeprefix('aborted.')}", with_interval(found)) for name, found in aborted]
+    latencies = [
+        (kind, *(with_interval(metrics.get(f"latency.{kind}.{name}")) for name in ("commits", *LABELS)))
+        for kind in latency_kinds(metrics)
+    ]
+    spent = [(metric.label, metrics[metric.name]) for metric in TIMES if metric.name in metrics]
+    total_ms = sum(found.mean for _, found in spent)
+    times = [
+        (label, with_interval(found), number(found.mean / total_ms if total_ms else 0.0, "%")) for label, found in spent
+    ]
+    return (
+        Grid(("", "metric"), rates),
+        Grid(("commit latency, ms", "commits", *LABELS.values()), latencies),
+        Grid(("where the milliseconds went", "mean, ms", "share"), times),
+    )
+
+
+def counter_grid(counters: Sequence[Mapping[str, int]]) -> Grid:
+    """Return requests and outcomes by kind, of the whole run; the mean over the seeds."""
+    kinds = sorted({name for counts in counters for name in counts})
+    means = [(kind, sum(counts.get(kind, 0) for counts in counters) / len(counters)) for kind in kinds]
+    rows = [(kind.replace("_", " "), number(mean)) for kind, mean in means]
+    return Grid(("requests and outcomes, whole run", "count"), rows)
