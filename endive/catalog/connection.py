@@ -1,8 +1,8 @@
 """From a URL to a store, shared by all catalogs of a process that use it: each opening would replay the log.
 
-The store's objects are in `_endive/` below the URL, beside the tables. `memory://name` is one place for the process, as
-long as it lives. A bare `memory://` is a new place each time it is opened, under a name that nobody else has: those who
-only want a catalog to try something must not meet each other. Its objects go with the last catalog on it.
+The store's objects are in `_endive/` below the URL, beside the tables. `memory://name` is one place for the lifetime of
+the process. A bare `memory://` is a new place each time it is opened, under a unique name, so that experiments do not
+share a catalog. Its objects are deleted with the last catalog on it.
 """
 
 import os
@@ -43,11 +43,11 @@ _private: set[str] = set()
 _lock = Lock()
 """Held for a moment, never during I/O."""
 _url_locks: dict[str, Lock] = {}
-"""Held while the store at a URL is opened or closed: who wants the same one waits, and nobody else does."""
+"""Held while the store at a URL is opened or closed: only opens and closes of the same URL wait."""
 
 
 def _forget_locks() -> None:
-    """Begin anew in a forked process: a lock that another thread held has nobody there to release it."""
+    """Replace the locks in a forked process: no thread there would release a lock that another thread held."""
     global _lock  # noqa: PLW0603 - it is what is shared
     _lock = Lock()
     _url_locks.clear()
@@ -130,7 +130,7 @@ def open_store(url: str, properties: Mapping[str, str], create: bool) -> Transac
 
 
 def release_store(url: str) -> None:
-    """Close the store if nobody else uses it."""
+    """Close the store if no other catalog uses it."""
     with _lock_of(url):
         shared = _stores[url]
         shared.users -= 1

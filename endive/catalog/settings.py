@@ -71,7 +71,7 @@ class Setting:
         return "text" if self.least is None else f"a whole number from {self.least} on"
 
     def problem(self, value: str) -> str:
-        """Return what is wrong with a value; an empty text if nothing is."""
+        """Return the error in a value; an empty text if it is valid."""
         if self.values:
             given = value.lower() if self.values == BOOLEAN else value
             return "" if given in self.values else f"{value!r} is neither {' nor '.join(map(repr, self.values))}"
