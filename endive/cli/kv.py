@@ -1,4 +1,4 @@
-"""`endive kv`: the key-value store from the command line. Reading disturbs nobody; writing fences."""
+"""`endive kv`: the key-value store from the command line. Reading does not disturb a writer; writing fences it."""
 
 import json
 import logging
@@ -15,6 +15,7 @@ from endive.cli.console import errors, output
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import ConfigurationError, StoreNotFoundError
 from endive.kv import Reader, Store, StoreOptions
+from endive.kv.log.opening import require_newest
 from endive.kv.log.wal import WAL
 from endive.kv.maintenance.background import collect_now, compactions
 from endive.kv.maintenance.check import check_store
@@ -29,10 +30,10 @@ from endive.protocol.sequenced import newest
 from endive.wording import counted, utc
 
 app = typer.Typer(no_args_is_help=True, help="The key-value store that needs nothing but a bucket.")
-checkpoint_app = typer.Typer(no_args_is_help=True, help="Durable pins of the store's state.")
+checkpoint_app = typer.Typer(no_args_is_help=True, help="Checkpoints: states of the store that stay readable.")
 app.add_typer(checkpoint_app, name="checkpoint")
 
-FAULTS_FOUND = 1
+FINDINGS_EXIT = 1
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="`file:///dir` or a directory, `s3://…`, `gs://…`, `az://…`.")]
 Endpoint = Annotated[
@@ -143,7 +144,7 @@ def delete(url: Url, key: str, is_hex: Hex = False, endpoint: Endpoint = None, r
 def get_value(
     url: Url, key: str, at: At = None, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None
 ) -> None:
-    """Print the value of a key; exit code 1 if it has none. Reads beside a writer, and disturbs nobody."""
+    """Print the value of a key; exit code 1 if it has none. Reads beside a writer without disturbing it."""
     with _reader(url, endpoint, records, at) as reader:
         value = reader.get(_bytes(key, is_hex))
     if value is None:
@@ -178,7 +179,7 @@ def stats(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
     """Print sizes and counts, as the newest manifest and the WAL have them."""
     with _reader(url, endpoint, records) as reader:
         manifest = reader.manifest.value
-        figures = {
+        metrics = {
             "manifest": reader.manifest.number,
             "writer epoch": manifest.writer_epoch,
             "shared epoch": manifest.shared_epoch,
@@ -193,8 +194,8 @@ def stats(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column()
     table.add_column(justify="right")
-    for name, figure in figures.items():
-        table.add_row(name, f"{figure:,}")
+    for name, value in metrics.items():
+        table.add_row(name, f"{value:,}")
     output.print(table)
 
 
@@ -221,18 +222,18 @@ def manifest(
 
 @app.command()
 def wal(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
-    """List the WAL objects that exist: slot, epoch, rows. Fences have no rows and are never deleted."""
+    """List the WAL entries that exist: number, epoch, rows. Fences have no rows and are never deleted."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("slot", "epoch", "rows", "bytes", "sequence numbers"):
+    for heading in ("entry", "epoch", "rows", "bytes", "sequence numbers"):
         table.add_column(heading, justify="right")
     with _driver(url, endpoint, records) as driver:
         for info in driver.objects.list(WAL.prefix):
-            slot, body = WAL.number_of(info.path), driver.objects.get(info.path)
-            if slot is None or body is None:
+            number, body = WAL.number_of(info.path), driver.objects.get(info.path)
+            if number is None or body is None:
                 continue
             footer = decode_footer(info.path, body)
             seqs = "fence" if footer.is_fence else f"{footer.seq_first} to {footer.seq_last}"
-            table.add_row(str(slot), str(footer.epoch), str(footer.rows), str(info.size_bytes), seqs)
+            table.add_row(str(number), str(footer.epoch), str(footer.rows), str(info.size_bytes), seqs)
     output.print(table)
 
 
@@ -243,13 +244,13 @@ def compact(
     endpoint: Endpoint = None,
     records: Records = None,
 ) -> None:
-    """Bring the WAL into the levels and merge levels that are full. A compactor that is at work elsewhere is fenced."""
+    """Merge the WAL into the levels, and levels that are full. An active compactor elsewhere is fenced."""
     with _driver(url, endpoint, records) as driver:
         epoch = driver.run(claim_compactor())
-        slots = rows = merged = 0
+        entries = rows = merged = 0
         for done in compactions(driver, epoch, everything):
-            slots, merged, rows = slots + done.entries, merged + done.runs, rows + done.rows
-    done_so = (counted(slots, "WAL entry"), counted(merged, "run"), counted(rows, "row"))
+            entries, merged, rows = entries + done.entries, merged + done.runs, rows + done.rows
+    done_so = (counted(entries, "WAL entry"), counted(merged, "run"), counted(rows, "row"))
     output.print("{} into the levels, {} merged, {} written".format(*done_so))
 
 
@@ -262,7 +263,7 @@ def collect(
     endpoint: Endpoint = None,
     records: Records = None,
 ) -> None:
-    """Delete what nobody needs any more. Safe beside writers, compactors and other collectors."""
+    """Run the garbage collector. Safe beside writers, compactors and other garbage collectors."""
     with _driver(url, endpoint, records) as driver:
         done = collect_now(driver, retention_s * 1000)
     deleted = {"manifest": done.manifests, "WAL entry": done.wal_entries, "SST": done.ssts}
@@ -271,17 +272,17 @@ def collect(
 
 @app.command()
 def check(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
-    """Look at every checksum, reference and invariant; say what is wrong where. Exit code 1 if something is."""
+    """Check every checksum, reference and invariant. Exit code 1 if there are findings."""
     with _driver(url, endpoint, records) as driver:
         report = driver.run(check_store())
-    figures = {"manifest": report.manifests, "WAL entry": report.wal_slots, "SST": report.ssts, "row": report.rows}
-    looked_at = ", ".join(counted(count, what) for what, count in figures.items())
-    for fault in report.findings:
-        output.print(f"[red]fault:[/] {output.escape(str(fault))}", soft_wrap=True)
+    counts = {"manifest": report.manifests, "WAL entry": report.wal_entries, "SST": report.ssts, "row": report.rows}
+    checked = ", ".join(counted(count, what) for what, count in counts.items())
+    for finding in report.findings:
+        output.print(f"[red]error:[/] {output.escape(str(finding))}", soft_wrap=True)
     garbage = counted(report.garbage, "SST")
-    output.print(f"looked at {looked_at}; {counted(len(report.findings), 'finding')}; {garbage} for the collector")
+    output.print(f"checked {checked}; {counted(len(report.findings), 'finding')}; {garbage} for the garbage collector")
     if report.findings:
-        raise typer.Exit(FAULTS_FOUND)
+        raise typer.Exit(FINDINGS_EXIT)
 
 
 @app.command()
@@ -310,7 +311,7 @@ def recover(
         f"{len(done.lost)} lost"
     )
     if done.lost and not release_lost:
-        raise typer.Exit(FAULTS_FOUND)
+        raise typer.Exit(FINDINGS_EXIT)
 
 
 @checkpoint_app.command("create")
@@ -321,7 +322,7 @@ def checkpoint_create(
     endpoint: Endpoint = None,
     records: Records = None,
 ) -> None:
-    """Pin the store's state as it is now, and print the checkpoint's id."""
+    """Create a checkpoint of the present state, and print its id."""
     with _driver(url, endpoint, records) as driver:
         output.print(driver.run(create_checkpoint(lifetime_s, name)).id)
 
@@ -333,14 +334,15 @@ def checkpoint_list(url: Url, endpoint: Endpoint = None, records: Records = None
     for heading in ("id", "name", "manifest", "expires (UTC)"):
         table.add_column(heading)
     with _reader(url, endpoint, records) as reader:
-        for pin in reader.manifest.value.checkpoints:
-            expires = utc(pin.expire_unix_s * 1000) if pin.expire_unix_s else "never"
-            table.add_row(pin.id, pin.name, str(pin.manifest_id), expires)
+        for each in reader.manifest.value.checkpoints:
+            expires = utc(each.expire_unix_s * 1000) if each.expire_unix_s else "never"
+            table.add_row(each.id, each.name, str(each.manifest_id), expires)
     output.print(table)
 
 
-@checkpoint_app.command("prolong")
-def checkpoint_prolong(
+@checkpoint_app.command("refresh")
+@checkpoint_app.command("prolong", hidden=True)
+def checkpoint_refresh(
     url: Url,
     checkpoint_id: str,
     lifetime_s: Annotated[int, typer.Option("--lifetime-s", min=0, help="From now; 0: never expires.")] = 3600,
@@ -352,8 +354,10 @@ def checkpoint_prolong(
         driver.run(refresh_checkpoint(checkpoint_id, lifetime_s))
 
 
-@checkpoint_app.command("remove")
-def checkpoint_remove(url: Url, checkpoint_id: str, endpoint: Endpoint = None, records: Records = None) -> None:
-    """Remove a checkpoint by its id."""
+@checkpoint_app.command("delete")
+@checkpoint_app.command("remove", hidden=True)
+def checkpoint_delete(url: Url, checkpoint_id: str, endpoint: Endpoint = None, records: Records = None) -> None:
+    """Delete a checkpoint, by its id or name. It is an error if there is none."""
     with _driver(url, endpoint, records) as driver:
-        driver.run(delete_checkpoint(checkpoint_id))
+        manifest = driver.run(require_newest())
+        driver.run(delete_checkpoint(manifest.value.checkpoint(checkpoint_id).id))

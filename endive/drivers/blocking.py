@@ -1,8 +1,7 @@
-"""The driver for production: an object store, called from whichever thread runs the protocol.
+"""The driver for production: an object store, called from the thread that runs the protocol.
 
-The driver owns retries of what is safe to repeat. A read, a listing, a delete and a put that was refused before it
-had any effect are tried again after a pause; a create whose answer was lost goes back to the protocol, which knows
-what to do.
+The driver repeats requests where that is safe. A read, a listing, a delete and a put that was refused before it had any
+effect are repeated after a pause; a create whose reply was lost raises an error in the protocol, which handles it.
 """
 
 import logging
@@ -26,7 +25,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PAUSES_MS = (50.0, 100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0)
-"""Before each repeat. Six seconds in all: longer outages are the caller's to wait for."""
+"""Before each repeat. Six seconds in all: the caller handles longer outages."""
 IDS_AT_ONCE = 64
 
 
@@ -80,7 +79,7 @@ class BlockingDriver:
         self._pool = ThreadPoolExecutor(parallel_gets, thread_name_prefix="endive-get")
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Release resources. Idempotent."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def run(self, steps: Steps[T]) -> T:

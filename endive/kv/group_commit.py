@@ -65,6 +65,7 @@ class GroupCommit:
         self.changed = Condition(Lock())
         """Guards the pipeline and the writer's state; notified when a batch is over, or the state is newer."""
         self._work = Condition(self.changed._lock)  # type: ignore[attr-defined] # a second queue of the same lock
+        self._arrived = Condition(self.changed._lock)  # type: ignore[attr-defined] # for the thread that lingers
         self._commit = commit
         self._url = url
         self._options = options
@@ -102,8 +103,10 @@ class GroupCommit:
             waiting = self.pipeline.waiting.functions
             waiting.append((function, result))
             self._arrived_s = monotonic()
-            if len(waiting) == 1 or len(waiting) == self._expected:  # others need not wake a thread
-                self._work.notify_all()
+            if len(waiting) == 1:  # others need not wake a thread
+                self._work.notify()
+            elif len(waiting) >= self._wanted():
+                self._arrived.notify()
         return result
 
     def put(self, rows: Iterable[tuple[bytes, bytes | None]], is_awaited: bool) -> Written:
@@ -179,13 +182,14 @@ class GroupCommit:
         self.pipeline.computed()
         if self.pipeline.can_take():
             self.changed.notify_all()
-            self._work.notify_all()
+            self._work.notify()
 
     def close(self) -> None:
         """Commit what waits, then stop the threads."""
         with self.changed:
             self._closed = True
             self._work.notify_all()
+            self._arrived.notify_all()
         for thread in self._threads:
             thread.join()
 
@@ -228,23 +232,27 @@ class GroupCommit:
             return 0
         return max(self._due_s - monotonic(), 0)
 
+    def _wanted(self) -> int:
+        """How many functions a batch waits for."""
+        return min(self._expected, self.pipeline.share())
+
     def _linger(self) -> None:
         """Wait a moment for the callers that were answered last. Holding the lock."""
         pipeline = self.pipeline
         before = len(pipeline.waiting.functions)
-        if before >= self._expected or self._closed or (self._in_vain and self._in_vain % RETRY_LINGER_BATCHES):
+        if before >= self._wanted() or self._closed or (self._in_vain and self._in_vain % RETRY_LINGER_BATCHES):
             self._in_vain += 1 if self._in_vain else 0
             return
         between_s = self._commit_s / pipeline.parallel_writes
         started_s = now_s = monotonic()
         end_s = started_s + min(self._options.linger_max_ms / 1000, LINGER_SHARE * between_s)
         pipeline.is_computing = True  # no other thread takes the batch meanwhile
-        while len(pipeline.waiting.functions) < self._expected and not self._closed and self.halted is None:
+        while len(pipeline.waiting.functions) < self._wanted() and not self._closed and self.halted is None:
             patience_s = PATIENCE * (between_s + now_s - started_s) / max(len(pipeline.waiting.functions), 1)
             left_s = min(max(self._arrived_s, started_s) + patience_s, end_s) - now_s
             if left_s <= 0:
                 break
-            self._work.wait(left_s)
+            self._arrived.wait(left_s)
             now_s = monotonic()
         pipeline.is_computing = False
         helped = len(pipeline.waiting.functions) * between_s >= before * (between_s + monotonic() - started_s)

@@ -1,4 +1,4 @@
-"""What the store knows of itself: the manifest and its parts, as frozen values.
+"""The manifest and its parts, as frozen values.
 
 `StoreManifest` is the state of the store at one moment, as far as it is not in the WAL: a numbered object, replaced by
 creating the next number. Everything here is a value; `with_…` methods return changed copies and hold the rules that
@@ -14,12 +14,12 @@ SSTS_PER_EPOCH = 10**10
 """An SST's id is its compactor's epoch times this, plus a count: later epochs have higher ids, and no two share one."""
 NEVER_EXPIRES = 0
 PUT_IDS_KEPT = 256
-"""Slots of which the manifest remembers who filled them: the last ones that were compacted."""
+"""WAL entries whose put ids the manifest records: the last ones that were compacted."""
 
 
 @dataclass(frozen=True)
 class SstInfo:
-    """One file in `levels/`: what a reader must know to decide whether to open it, and how."""
+    """One file in `levels/`, with what a reader needs to decide whether to open it, and how."""
 
     id: int
     size_bytes: int
@@ -50,16 +50,16 @@ class SortedRun:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A durable pin of a manifest: what that manifest needs is not collected while this exists."""
+    """Keeps a manifest readable: the objects that it needs are not deleted while the checkpoint exists."""
 
     id: str
     manifest_id: int
     expire_unix_s: int
-    """0: never. An expired checkpoint holds until a collector has removed it from the manifest."""
+    """0: never. An expired checkpoint counts until a garbage collector has removed it from the manifest."""
     name: str = ""
 
     def is_expired(self, now_unix_s: int) -> bool:
-        """Whether its time is over."""
+        """Whether it has expired."""
         return self.expire_unix_s != NEVER_EXPIRES and self.expire_unix_s < now_unix_s
 
 
@@ -68,25 +68,25 @@ class StoreManifest:
     """The state of the store at one moment, as far as it is not in the WAL."""
 
     put_id: str
-    """Tells this object from one with the same content by somebody else."""
+    """Distinguishes this object from one with the same content by another process."""
     writer_epoch: int = 0
     compactor_epoch: int = 0
     wal_id_last_compacted: int = 0
-    """All WAL slots up to this one are in the levels. 0: none; slots start at 1."""
+    """All WAL entries up to this one are in the levels. 0: none; entries start at 1."""
     wal_id_last_seen: int = 0
-    """The last slot of the WAL without a gap when this was written. A checkpoint's view ends there."""
+    """The last WAL entry without a gap when this was written. A checkpoint's view ends there."""
     row_seq_last_compacted: int = 0
     max_parallel_writes: int = 1
-    """WAL writes that any writer, dead or alive, may have under way. It grows and never shrinks."""
+    """WAL entries that any writer, dead or alive, may have in flight. It grows and never shrinks."""
     sst_id_last: int = 0
-    """SSTs up to this id are in use if a manifest names them, and garbage otherwise; higher ones may be under way."""
+    """SSTs up to this id are in use if a manifest names them, and garbage otherwise; others may be in progress."""
     runs: tuple[SortedRun, ...] = ()
     """Newest first; levels ascend."""
     checkpoints: tuple[Checkpoint, ...] = ()
     shared_epoch: int = 0
     """The writer epoch that several processes share, once its fences stand. 0: there has been none."""
     wal_put_ids: tuple[str, ...] = ()
-    """Put ids of the last slots that were compacted; the last one is that of `wal_id_last_compacted`."""
+    """Put ids of the last WAL entries that were compacted; the last one is that of `wal_id_last_compacted`."""
 
     @property
     def is_joinable(self) -> bool:
@@ -109,16 +109,16 @@ class StoreManifest:
         """Return the ids of all SSTs in use."""
         return frozenset(sst.id for run in self.runs for sst in run.ssts)
 
-    # Changes. Each is applied to the newest manifest, whoever wrote it.
+    # Changes. Each is applied to the newest manifest.
 
-    def with_writer(self, put_id: str, parallel_writes: int, pin: Checkpoint) -> "StoreManifest":
+    def with_writer(self, put_id: str, parallel_writes: int, checkpoint: Checkpoint) -> "StoreManifest":
         """Claim the next writer epoch."""
         return replace(
             self,
             put_id=put_id,
             writer_epoch=self.writer_epoch + 1,
             max_parallel_writes=max(self.max_parallel_writes, parallel_writes),
-            checkpoints=(*self.checkpoints, pin),
+            checkpoints=(*self.checkpoints, checkpoint),
         )
 
     def with_shared(self, put_id: str, epoch: int) -> "StoreManifest":
@@ -142,7 +142,7 @@ class StoreManifest:
         run: SortedRun | None,
         sst_id_last: int,
     ) -> "StoreManifest":
-        """Put the slots after `after`, one for each put id, into the levels; `run` is None if they held no rows."""
+        """Put the WAL entries after `after`, one for each put id, into the levels; `run` None: they had no rows."""
         self._require_compactor(epoch)
         end = after + len(put_ids)
         if self.wal_id_last_compacted != after:
@@ -166,7 +166,7 @@ class StoreManifest:
         """Put `run` in the place of the neighbouring runs `merged`; None if nothing is left of them."""
         self._require_compactor(epoch)
         if not merged or merged[0] not in self.runs:
-            raise InvariantError("one compactor at a time", "the runs that were merged are not there any more")
+            raise InvariantError("one compactor at a time", "the runs that were merged no longer exist")
         place = self.runs.index(merged[0])
         if self.runs[place : place + len(merged)] != merged:
             raise InvariantError("one compactor at a time", "the runs that were merged are not neighbours any more")
@@ -180,7 +180,7 @@ class StoreManifest:
         return replace(self, put_id=put_id, checkpoints=(*self.checkpoints, checkpoint), wal_id_last_seen=seen)
 
     def with_checkpoint_expiry(self, put_id: str, checkpoint_id: str, expire_unix_s: int) -> "StoreManifest":
-        """Change when a checkpoint expires. `CheckpointGoneError` if a collector has removed it."""
+        """Change when a checkpoint expires. `CheckpointGoneError` if a garbage collector has removed it."""
         kept = self.checkpoint(checkpoint_id)
         others = tuple(checkpoint for checkpoint in self.checkpoints if checkpoint is not kept)
         return replace(self, put_id=put_id, checkpoints=(*others, replace(kept, expire_unix_s=expire_unix_s)))

@@ -15,7 +15,7 @@ class StoreOptions:
     call raises the error; it claims its epoch when it opens. True: it goes on, as a shared writer always does, and
     joins or claims an epoch with its next commit; it claims none before its first."""
     retake_ms: float = 10_000.0
-    """An exclusive writer that has to share the store claims it again when nobody else has written for so long. Each
+    """An exclusive writer that has to share the store claims it again when no other has written for so long. Each
     change costs half a dozen requests."""
     max_parallel_writes: int = 1
     """WAL entries that an exclusive writer has in flight. More hide the latency of a remote store; each costs a fence

@@ -99,13 +99,22 @@ class Pipeline:
     def take(self) -> Batch:
         """Begin to compute the batch that waits; the caller ends that with `computed`."""
         batch, later = self.waiting, Batch()
-        if len(batch.functions) > self.functions_max:
-            later.functions = batch.functions[self.functions_max :]
-            del batch.functions[self.functions_max :]
+        share = self.share()
+        if len(batch.functions) > share:
+            later.functions = batch.functions[share:]
+            del batch.functions[share:]
         self.is_computing = True
         self.under_way = (*self.under_way, batch)  # before it stops waiting: `find` needs no lock
         self.waiting = later
         return batch
+
+    def share(self) -> int:
+        """Return how many functions the next batch takes: an equal share for each entry that may be in flight.
+
+        If the first batch took all, the next ones would be computed late and sent together.
+        """
+        pending = len(self.waiting.functions) + sum(len(batch.functions) for batch in self.under_way)
+        return min(-(-pending // self.parallel_writes), self.functions_max)
 
     def base(self, batch: Batch, durable: StoreState) -> StoreState:
         """Return the state to compute a batch from: the one after the batch before it, or the durable one."""

@@ -162,7 +162,7 @@ class Writer:
         return state.is_writable and bool(state.own_epoch) and not (self._must_open or self._was_fenced)
 
     def _is_newest(self, state: StoreState) -> bool:
-        """Whether nobody else has written since `state`, of which functions that put nothing have seen a part."""
+        """Whether no other writer has committed since `state`, from which functions that put nothing were run."""
         newest = self._driver.run(refreshed(self.state))
         self._learn(newest)
         if not newest.is_writable and not self.may_reopen:

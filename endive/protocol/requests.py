@@ -1,4 +1,4 @@
-"""What a protocol can ask, and how it asks.
+"""Requests of a protocol, and how it makes them.
 
 A request carries the type of its reply: `body = yield from ask(Get(path))` is `bytes | None` to a type checker.
 Protocol code keeps to a form that `tests/races/test_protocol_form.py` checks, because the interleaved driver
@@ -20,7 +20,7 @@ Reply = TypeVar("Reply")
 
 
 class Request(Generic[Reply]):
-    """Something a protocol wants to know or to have done; `Reply` is what it gets back."""
+    """A request of a protocol to its driver; `Reply` is the type of the reply."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ class PutIfAbsent(Request[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Put(Request[None]):
-    """Write the object, over whatever is there. Only for names that nobody else uses: see `two_phase`."""
+    """Write the object, replacing any other. Only for names that no other process uses: see `two_phase`."""
 
     path: str
     body: bytes
@@ -92,7 +92,7 @@ class List(Request[tuple[ObjectInfo, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Delete(Request[None]):
-    """Remove the object. No complaint if there is none, so a driver may do it again."""
+    """Delete the object. Idempotent, so a driver may repeat it."""
 
     path: str
 
@@ -104,24 +104,24 @@ class Now(Request[int]):
 
 @dataclass(frozen=True, slots=True)
 class Sleep(Request[None]):
-    """Nothing, for so many milliseconds: others may get on meanwhile, and nothing relies on it."""
+    """Wait for so many milliseconds. For the progress of other processes; nothing relies on it."""
 
     ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class NewId(Request[str]):
-    """32 hexadecimal digits that nobody has seen before."""
+    """A new unique id of 32 hexadecimal digits."""
 
 
 def ask(request: Request[Reply]) -> Steps[Reply]:
-    """Ask, and return the reply with its type."""
+    """Make a request, and return the reply with its type."""
     reply: Reply = yield request
     return reply
 
 
 def drive(steps: Steps[T], answer: Callable[[Request[Any]], Any]) -> T:
-    """Answer a protocol's requests until it returns or raises. It is told of errors: it may know what to do."""
+    """Answer a protocol's requests until it returns or raises. Errors are raised inside it: it may handle them."""
     try:
         request = next(steps)
         while True:
@@ -137,15 +137,15 @@ def drive(steps: Steps[T], answer: Callable[[Request[Any]], Any]) -> T:
 
 
 TRIES_MAX = 5
-"""How often a create is sent when its answers get lost. The driver has retried what is safe to retry before that."""
+"""How often a create is sent when its replies get lost. The driver has retried other failures before that."""
 
 
 def create(path: str, body: bytes) -> Steps[bool]:
-    """Create an object with bytes that nobody else would write. True: it is there and ours. False: somebody else's is.
+    """Create an object with bytes that no other process would write. True: it is ours. False: it is another's.
 
-    A lost answer is settled by sending the same create again: it is either carried out, or finds an object, whose
-    bytes tell whose it is. A first request that arrives late finds the object and does nothing. If objects of this kind
-    are ever deleted, the first try may have been carried out and its object deleted before the second.
+    After a lost reply the same create is sent again: it is either carried out, or finds an object, whose bytes show
+    whether it is ours. A first request that arrives late finds the object and does nothing. If objects of this kind are
+    ever deleted, the first request may have been carried out and its object deleted before the second.
     """
     was_unsure = False
     for _ in range(TRIES_MAX):
@@ -158,10 +158,10 @@ def create(path: str, body: bytes) -> Steps[bool]:
             was_unsure = True
             continue
         except (StorageUnavailableError, StorageAccessError):
-            if was_unsure:  # this try did nothing, but an earlier one may have
+            if was_unsure:  # this request did nothing, but an earlier one may have
                 break
             raise
         if found is None:
-            break  # somebody's object, deleted since: it may have been ours
+            break  # an object that was deleted since: it may have been ours
         return found == body
     raise OutcomeUnknownError(path)

@@ -1,16 +1,16 @@
 """Numbered objects: the newest one is the truth, and every id is created exactly once.
 
 A family is a directory of objects named by 20-digit ids that start at 1 and are contiguous. To change the family's
-value is to create the next id; whoever loses that race starts over from the newer object.
+value is to create the next id; a process that loses that race starts over from the newer object.
 
 **What can race.** Two processes create the same id: the object store lets one win. A process stalls between reading the
-newest object and creating the next, while others go on and a collector deletes old ids: the create then succeeds,
+newest object and creating the next, while others go on and a garbage collector deletes old ids: the create succeeds,
 on an id that was created, superseded and deleted before, and an update that was acknowledged is lost.
 
-**What is promised.** An id that was deleted never counts again. Before a collector deletes ids it creates a *boundary*,
-an empty object whose name is the highest id that may have been deleted. Whoever creates an id lists the boundaries
-afterwards, and trusts its own object only if it is above them. If the id had been deleted before the create, the
-boundary was there before the create, so the listing shows it.
+**What is promised.** An id that was deleted never counts again. Before a garbage collector deletes ids it creates a
+*boundary*, an empty object whose name is the highest id that may have been deleted. A process that creates an id lists
+the boundaries afterwards, and trusts its own object only if it is above them. If the id had been deleted before the
+create, the boundary was there before the create, so the listing shows it.
 
 **What is left out.** Void objects stay until the next collection; nobody reads them, because the newest id is above
 every boundary. Boundaries are superseded, not changed: the last few are kept, since a listing of a directory
@@ -34,7 +34,7 @@ from endive.protocol.two_phase import MARKER
 T = TypeVar("T")
 
 ATTEMPTS_MAX = 1000
-"""Races that an update may lose. Each loss is somebody else's success."""
+"""Races that an update may lose. Each loss is the success of another process."""
 BOUNDARIES_KEPT = 8
 REMEDY = "open it with that record store: `records`, --records or the property endive.records"
 DIGITS = 20
@@ -111,7 +111,7 @@ def newest(family: Family[T], after: int = 0) -> Steps[Numbered[T] | None]:
         body = yield from ask(Get(family.path_of(numbers[-1])))
         if body is not None:
             return Numbered(numbers[-1], family.decode(family.path_of(numbers[-1]), body))
-        # Superseded, then collected, between the two requests.
+        # Superseded, then deleted, between the two requests.
     raise AttemptsExhaustedError(family.prefix, ATTEMPTS_MAX)
 
 
@@ -129,7 +129,7 @@ def newest_for_certain(family: Family[T]) -> Steps[Numbered[T] | None]:
 
 
 def propose(family: Family[T], base: Numbered[T] | None, value: T) -> Steps[Numbered[T] | None]:
-    """Create the object after `base` (None: the first one). None: somebody else has done so; read again.
+    """Create the object after `base` (None: the first one). None: another process has done so; read again.
 
     `OutcomeUnknownError` if the id turns out to be spent. Either it was deleted before the create, which then counts
     for nothing; or ours was the object that was superseded and deleted, all before the boundaries were listed. The
@@ -176,16 +176,16 @@ def boundary_of(family: Family[T]) -> Steps[int]:
 
 
 def collect(family: Family[T], numbers: tuple[int, ...]) -> Steps[None]:
-    """Delete objects of the family that nobody needs. The newest one must not be among them.
+    """Delete objects of the family that are not needed. The newest one must not be among them.
 
-    The boundary goes first: from then on, whoever creates one of these ids again learns that it is void.
+    The boundary goes first: from then on, a process that creates one of these ids again learns that it is void.
     """
     if not numbers:
         return
     listing = yield from ask(List(family.boundary_prefix))
     boundaries = numbers_in(listing, family.boundary_prefix, "")
     if max(numbers) > max(boundaries, default=0):
-        # Empty, so that two collectors write the same; a lost answer needs no settling beyond another try.
+        # Empty, so that two garbage collectors write the same; after a lost reply it is simply sent again.
         yield from create(numbered(family.boundary_prefix, max(numbers), ""), b"")
     for number in numbers:
         yield from ask(Delete(family.path_of(number)))

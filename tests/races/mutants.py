@@ -197,7 +197,7 @@ def checkpoints_expire_by_the_clock_alone() -> Any:
 
     return swapped(
         ("endive.kv.maintenance.garbage_collector._without_expired", without_expired),
-        ("endive.kv.maintenance.garbage_collector.pinned_by", active),
+        ("endive.kv.maintenance.garbage_collector.checkpointed_by", active),
     )
 
 

@@ -4,7 +4,7 @@ The writer that creates entry N has committed on top of everything before N. A w
 the others and computes its own again.
 
 **What can race.** Two shared writers create the same entry: the object store lets one win. A writer stalls while
-others create its entry, compact it and delete it: its create succeeds, in a part of the log that nobody reads any
+others create its entry, compact it and delete it: its create succeeds, in a part of the log that is not read any
 more. Such an object is *stale*. Other writers that are as far behind may read it.
 
 **What is promised.** A commit is acknowledged if and only if its entry is part of the log. Let M(N) be the first

@@ -1,7 +1,7 @@
-"""Looks at every object of a store: checksums, references, invariants. Says what is wrong, and where.
+"""Checks every object of a store: checksums, references, invariants. Reports what is wrong, and where.
 
-A check runs beside writers: it takes a manifest and looks at what that manifest needs. If the manifest is superseded
-while it looks, and something is gone, it starts over.
+A check runs beside writers: it takes a manifest and checks the objects that this manifest needs. If the manifest is
+superseded meanwhile, and an object no longer exists, it starts over.
 """
 
 from dataclasses import dataclass
@@ -32,20 +32,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check has looked at and found."""
+    """How many objects a check has read, and its findings."""
 
     manifest_id: int
     manifests: int
-    wal_slots: int
+    wal_entries: int
     ssts: int
     rows: int
     garbage: int
-    """Objects that no active manifest needs, for the collector."""
+    """SSTs that no active manifest needs: the garbage collector deletes them."""
     findings: tuple[Finding, ...]
 
 
 def check_store() -> Steps[Report]:
-    """Look at everything that the newest manifest and the checkpoints need."""
+    """Check everything that the newest manifest and the checkpoints need."""
     for _ in range(ROUNDS_MAX):
         base = yield from newest_for_certain(MANIFESTS)
         if base is None:
@@ -67,17 +67,17 @@ def _check(base: Numbered[StoreManifest]) -> Steps[Report]:
         count, found = yield from _sst(needed[ids[place]])
         rows += count
         findings += found
-    slots, found = yield from _wal(base.value)
+    entries, found = yield from _wal(base.value)
     findings += found
     garbage = yield from _garbage(manifests, base.value)
-    return Report(base.number, len(manifests), slots, len(ids), rows, garbage, findings)
+    return Report(base.number, len(manifests), entries, len(ids), rows, garbage, findings)
 
 
 def _manifests(base: Numbered[StoreManifest]) -> Steps[tuple[tuple[Numbered[StoreManifest], ...], tuple[Finding, ...]]]:
     """Return the active manifests, and what is wrong with reading them."""
     active: tuple[Numbered[StoreManifest], ...] = (base,)
     findings: tuple[Finding, ...] = ()
-    numbers = sorted({pin.manifest_id for pin in base.value.checkpoints} - {base.number})
+    numbers = sorted({checkpoint.manifest_id for checkpoint in base.value.checkpoints} - {base.number})
     for place in range(len(numbers)):
         path = MANIFESTS.path_of(numbers[place])
         body = yield from ask(Get(path))
@@ -101,9 +101,9 @@ def _run_findings(manifest: Numbered[StoreManifest]) -> list[Finding]:
     if any(sst > manifest.value.sst_id_last for sst in manifest.value.sst_ids()):
         findings.append(Finding(path, "names an SST above its own sst_id_last"))
     if manifest.value.shared_epoch > manifest.value.writer_epoch:
-        findings.append(Finding(path, "shares a writer epoch that nobody has claimed"))
+        findings.append(Finding(path, "shares a writer epoch that was never claimed"))
     if len(manifest.value.wal_put_ids) > manifest.value.wal_id_last_compacted:
-        findings.append(Finding(path, "remembers more slots than were compacted"))
+        findings.append(Finding(path, "records more WAL entries than were compacted"))
     return findings
 
 
@@ -142,13 +142,13 @@ def _row_problems(footer: Footer, rows: Rows) -> list[str]:
 
 
 def _wal(manifest: StoreManifest) -> Steps[tuple[int, tuple[Finding, ...]]]:
-    """Look at the slots that are not in the levels: their bytes, and the order of epochs and sequence numbers."""
+    """Check the WAL entries that are not in the levels: their bytes, and the order of epochs and sequence numbers."""
     listing = yield from ask(List(WAL.prefix, WAL.path_of(manifest.wal_id_last_compacted)))
-    slots = numbers_in(listing, WAL.prefix, WAL.suffix)
-    findings = _gap(slots, manifest)
+    numbers = numbers_in(listing, WAL.prefix, WAL.suffix)
+    findings = _gap(numbers, manifest)
     epochs: tuple[tuple[int, bool], ...] = ()
-    for place in range(len(slots)):
-        path = WAL.path_of(slots[place])
+    for place in range(len(numbers)):
+        path = WAL.path_of(numbers[place])
         body = yield from ask(Get(path))
         if body is None:
             findings += (Finding(path, "missing, though it was listed and is not in the levels"),)
@@ -164,21 +164,21 @@ def _wal(manifest: StoreManifest) -> Steps[tuple[int, tuple[Finding, ...]]]:
         if _is_fenced(epochs, footer.epoch, manifest.max_parallel_writes):
             findings += (Finding(path, f"a write of epoch {footer.epoch} behind a newer writer's fences"),)
         epochs = (*epochs, (footer.epoch, footer.is_fence))[-manifest.max_parallel_writes :]
-    return len(slots), findings
+    return len(numbers), findings
 
 
-def _gap(slots: list[int], manifest: StoreManifest) -> tuple[Finding, ...]:
-    """Say which slot is missing, if one further behind it than writes can be under way is there."""
+def _gap(numbers: list[int], manifest: StoreManifest) -> tuple[Finding, ...]:
+    """Report a missing entry, if there is one further behind it than writes can be in flight."""
     end = manifest.wal_id_last_compacted
-    while end + 1 in slots:
+    while end + 1 in numbers:
         end += 1
-    if not slots or slots[-1] <= end + manifest.max_parallel_writes:
+    if not numbers or numbers[-1] <= end + manifest.max_parallel_writes:
         return ()
-    return (Finding(WAL.path_of(end + 1), f"missing, though slot {slots[-1]} is there"),)
+    return (Finding(WAL.path_of(end + 1), f"missing, though entry {numbers[-1]} exists"),)
 
 
 def _is_fenced(before: tuple[tuple[int, bool], ...], epoch: int, parallel_writes: int) -> bool:
-    """Whether the slots before are a full row of a newer writer's fences."""
+    """Whether the entries before are a whole run of a newer writer's fences."""
     return len(before) == parallel_writes and all(newer > epoch and is_fence for newer, is_fence in before)
 
 

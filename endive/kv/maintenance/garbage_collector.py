@@ -1,20 +1,21 @@
-"""The collector: deletes what nobody needs any more. Any number may run at the same time.
+"""The garbage collector deletes objects that no reader or writer needs. Any number may run at the same time.
 
 **What is needed.** A manifest is *active* if it is the newest one, or if a checkpoint in the newest one names it.
 Here it also is for a while after it was superseded, so that a scan without a checkpoint can finish. Needed are the
-active manifests, the SSTs they name, and of the WAL: for the newest manifest all slots from the last compacted one
-on, for others the slots between the last compacted and the last seen one.
+active manifests, the SSTs they name, and of the WAL: for the newest manifest all entries from the last compacted one
+on, for others the entries between the last compacted and the last seen one.
 
 **What can race.**
 
-* *A checkpoint that expires while its owner prolongs it.* Expired checkpoints are first removed from the manifest, by
-  the same conditional write as every change; whoever prolongs one finds it gone, or comes first. No clock decides.
-* *Manifests that appear meanwhile.* What is garbage stays garbage: a later manifest names SSTs of the earlier one or
-  new ones, pins active manifests only, and needs no more of the WAL.
-* *An SST that no manifest names yet* is under way or garbage. Ids ascend in the order of publication, so one that is
-  not above the newest manifest's `sst_id_last` was published or will never be.
-* *A process that stalled* creates a manifest id again: the boundary, in `endive.protocol.sequenced`. It fills a WAL
-  slot again: that slot had its own rows, which are in the levels, or a fence, and fences stay.
+* *A checkpoint that expires while its owner refreshes it.* Expired checkpoints are first removed from the manifest, by
+  the same conditional write as every change; a process that refreshes one is told that it is gone, or comes first. No
+  clock decides.
+* *Manifests that appear meanwhile.* Garbage stays garbage: a later manifest names SSTs of the earlier one or new ones,
+  has checkpoints of active manifests only, and needs no more of the WAL.
+* *An SST that no manifest names yet* is being written or garbage. Ids ascend in the order of publication, so one that
+  is not above the newest manifest's `sst_id_last` was published or will never be.
+* *A process that stalled* creates a manifest id again: the boundary, in `endive.protocol.sequenced`. It creates a WAL
+  entry again: that entry had its own rows, which are in the levels, or was a fence, and fences stay.
 """
 
 from collections.abc import Iterable
@@ -36,7 +37,7 @@ ROUNDS_MAX = 10
 
 @dataclass(frozen=True)
 class Collected:
-    """Ids of what one pass deleted."""
+    """Ids of the objects that one pass deleted."""
 
     manifests: tuple[int, ...] = ()
     wal_entries: tuple[int, ...] = ()
@@ -51,10 +52,10 @@ class _Needs:
 
 
 def collect_garbage(retention_ms: int = RETENTION_MS) -> Steps[Collected]:
-    """Delete inactive manifests, WAL slots and SSTs. What others delete meanwhile is no error."""
+    """Delete inactive manifests, WAL entries and SSTs. An object that another process deletes meanwhile is no error."""
     needs = yield from _needs(retention_ms)
     wal = yield from ask(List(WAL.prefix))
-    slots = dispensable_slots(wal, needs.current.value, [other.value for other in needs.others])
+    entries = dispensable_entries(wal, needs.current.value, [other.value for other in needs.others])
     levels = yield from ask(List(LEVELS_PREFIX))
     used = needs.current.value.sst_ids().union(*(other.value.sst_ids() for other in needs.others))
     ids = numbers_in(levels, LEVELS_PREFIX, LEVELS_SUFFIX)
@@ -62,11 +63,11 @@ def collect_garbage(retention_ms: int = RETENTION_MS) -> Steps[Collected]:
     kept = {needs.current.number, *(other.number for other in needs.others)}
     known = numbers_in(needs.listing, MANIFESTS.prefix, MANIFESTS.suffix)
     manifests = tuple(number for number in known if number < needs.current.number and number not in kept)
-    paths = tuple(map(WAL.path_of, slots)) + tuple(map(sst_path, ssts))
+    paths = tuple(map(WAL.path_of, entries)) + tuple(map(sst_path, ssts))
     for number in range(len(paths)):
         yield from ask(Delete(paths[number]))
     yield from collect(MANIFESTS, manifests)
-    return Collected(manifests, slots, ssts)
+    return Collected(manifests, entries, ssts)
 
 
 def is_settled(sst_id: int, manifest: StoreManifest) -> bool:
@@ -74,19 +75,19 @@ def is_settled(sst_id: int, manifest: StoreManifest) -> bool:
     return sst_id <= manifest.sst_id_last
 
 
-def dispensable_slots(
+def dispensable_entries(
     listing: Iterable[ObjectInfo], current: StoreManifest, others: Iterable[StoreManifest]
 ) -> tuple[int, ...]:
-    """Return the WAL slots that no active manifest needs. Fences are never among them."""
-    pinned = [range(other.wal_id_last_compacted + 1, other.wal_id_last_seen + 1) for other in others]
-    slots = ((WAL.number_of(info.path), info) for info in listing)
+    """Return the WAL entries that no active manifest needs. Fences are never among them."""
+    retained = [range(other.wal_id_last_compacted + 1, other.wal_id_last_seen + 1) for other in others]
+    numbers = ((WAL.number_of(info.path), info) for info in listing)
     return tuple(
-        slot
-        for slot, info in slots
-        if slot is not None
-        and slot < current.wal_id_last_compacted
+        number
+        for number, info in numbers
+        if number is not None
+        and number < current.wal_id_last_compacted
         and not is_fence(info)
-        and not any(slot in held for held in pinned)
+        and not any(number in held for held in retained)
     )
 
 
@@ -100,11 +101,11 @@ def _needs(retention_ms: int) -> Steps[_Needs]:
             raise StoreNotFoundError(MANIFESTS.prefix)
         current = yield from update(MANIFESTS, partial(_without_expired, put_id=put_id, now_unix_s=now_ms // 1000))
         listing = yield from ask(List(MANIFESTS.prefix))
-        pinned = pinned_by(current.value, now_ms // 1000)
-        wanted = tuple(sorted((pinned | _superseded_lately(listing, now_ms, retention_ms)) - {current.number}))
+        checkpointed = checkpointed_by(current.value, now_ms // 1000)
+        wanted = tuple(sorted((checkpointed | _superseded_lately(listing, now_ms, retention_ms)) - {current.number}))
         bodies = yield from ask(GetAll(tuple(map(MANIFESTS.path_of, wanted))))
         if None in bodies:
-            continue  # another collector is at work, with a newer manifest than ours
+            continue  # another garbage collector is active, with a newer manifest
         others = tuple(
             Numbered(number, MANIFESTS.decode(MANIFESTS.path_of(number), body))
             for number, body in zip(wanted, bodies, strict=True)
@@ -114,8 +115,8 @@ def _needs(retention_ms: int) -> Steps[_Needs]:
     raise AttemptsExhaustedError(MANIFESTS.prefix, ROUNDS_MAX)
 
 
-def pinned_by(manifest: StoreManifest, now_unix_s: int) -> set[int]:  # noqa: ARG001 - the time does not matter: see above
-    """Return the manifests that checkpoints hold. An expired checkpoint holds as long as it is in the manifest."""
+def checkpointed_by(manifest: StoreManifest, now_unix_s: int) -> set[int]:  # noqa: ARG001 - the time does not matter: see above
+    """Return the manifests that checkpoints name. An expired checkpoint counts as long as it is in the manifest."""
     return {checkpoint.manifest_id for checkpoint in manifest.checkpoints}
 
 

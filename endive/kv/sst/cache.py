@@ -23,7 +23,7 @@ class _Entry:
 
 
 class BlockCache:
-    """Remembers indexes and blocks, up to about `bytes_max`. Safe to use from several threads."""
+    """A cache of indexes and blocks, up to about `bytes_max`. Safe to use from several threads."""
 
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self.bytes_max = bytes_max

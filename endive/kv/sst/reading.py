@@ -18,28 +18,28 @@ def sst_path(sst_id: int) -> str:
 
 
 class TableCache(Protocol):
-    """Remembers decoded indexes and blocks. SSTs never change, so nothing in it is ever out of date."""
+    """A cache of decoded indexes and blocks. SSTs never change, so it is never out of date."""
 
     def index(self, sst_id: int) -> Index | None:
-        """Return an index, if it is remembered."""
+        """Return an index, if it is cached."""
         ...
 
     def block(self, sst_id: int, number: int) -> Rows | None:
-        """Return a block, if it is remembered."""
+        """Return a block, if it is cached."""
         ...
 
     def keep_index(self, sst_id: int, index: Index, size_bytes: int) -> None:
-        """Remember an index."""
+        """Cache an index."""
         ...
 
     def keep_block(self, sst_id: int, number: int, rows: Rows, size_bytes: int) -> None:
-        """Remember a block."""
+        """Cache a block."""
         ...
 
 
 @dataclass(frozen=True)
 class NoCache:
-    """Remembers nothing."""
+    """A cache that keeps nothing."""
 
     def index(self, sst_id: int) -> Index | None:  # noqa: ARG002
         return None
