@@ -1,4 +1,4 @@
-"""Instruments: drive a generator by hand, script the random numbers, note every request, stop before a commit."""
+"""Test doubles: drive a generator by hand, script random numbers, record requests, stop before a commit."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -41,7 +41,7 @@ class ScriptedSource:
 
 
 class RecordingProvider(ProfiledProvider):
-    """A provider that notes each request as `"write manifest_list"`, when it is made."""
+    """A provider that records each request, such as `"write manifest_list"`, when it is sent."""
 
     def __init__(self, profile: Profile, rng: RandomSource | None = None) -> None:
         super().__init__(profile, rng or Stream(0))
@@ -77,7 +77,7 @@ class RecordingProvider(ProfiledProvider):
 def fixed_provider(
     latency_ms: float = 1.0, *, decision: float = 1.0, contention: Contention | None = None, **rows_ms: float
 ) -> RecordingProvider:
-    """Return a provider that can do everything in `latency_ms`, but for the rows given: `manifest_list_read=30`."""
+    """Return a provider with one latency for all operations, except for those given: `manifest_list_read=30`."""
     latencies = {name: FixedLatency(latency_ms) for name in OPERATIONS}
     latencies |= {name: FixedLatency(ms) for name, ms in rows_ms.items()}
     return RecordingProvider(Profile("fixed", latencies, contention or Contention(), decision))
@@ -89,7 +89,7 @@ def session(catalog: Catalog) -> Catalog:
 
 
 class WatchedCatalog(Catalog):
-    """Another catalog, which notes requests, pauses before each commit, and lets a rival commit there."""
+    """A catalog that records requests, pauses before each commit, and lets a concurrent transaction commit there."""
 
     def __init__(
         self, inner: Catalog, rivals: Iterable[Callable[[], object]] = (), log: list[str] | None = None

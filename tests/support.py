@@ -1,8 +1,7 @@
-"""Builders: what a test needs, in the specification's words, and no more.
+"""Builders for simulated catalogs, transactions and workloads.
 
-Everything here takes fixed time and nothing is random, unless a test says otherwise. A transaction is stopped where the
-race is: `paused_before_commit` runs it up to the moment at which its compare-and-swap (or append) would leave, and
-`resume` runs it to its end.
+Latencies are fixed and nothing is random, unless a test sets it. To test a race, `paused_before_commit` runs a
+transaction up to the point at which it would send its compare-and-swap (or append), and `resume` runs it to its end.
 """
 
 from collections.abc import Callable
@@ -44,19 +43,19 @@ _numbers = count(1)
 
 
 def catalog_of(tables: int = 1, partitions: int = 1, latency_ms: float = 1.0, **options: Any) -> InstantCatalog:
-    """Return a catalog of so many tables, of so many partitions each."""
+    """Return a catalog with `tables` tables of `partitions` partitions each."""
     return InstantCatalog(tables, (partitions,) * tables, latency_ms, **options)
 
 
 def append_catalog_of(
     tables: int = 1, partitions: int = 1, storage: StorageProvider | None = None, **options: Any
 ) -> AppendCatalog:
-    """Return an append catalog of so many tables, of so many partitions each."""
+    """Return an append catalog with `tables` tables of `partitions` partitions each."""
     return AppendCatalog(storage or fixed_provider(), tables, (partitions,) * tables, **options)
 
 
 def state_of(catalog: Catalog) -> CatalogSnapshot:
-    """Return the catalog's state, as a client of its own reads it."""
+    """Return the catalog's state, as another client reads it."""
     return drain(session(catalog).read())
 
 
@@ -90,7 +89,7 @@ def overwrite(table: int = 0, **options: Any) -> ValidatedOverwriteTransaction:
 def run(
     txn: Transaction, catalog: Catalog, storage: StorageProvider | None = None, **arguments: Any
 ) -> TransactionResult:
-    """Run a transaction from start to end with nobody in between."""
+    """Run a transaction from start to end without concurrent transactions."""
     detector = arguments.pop("detector", NEVER)
     return drain(txn.execute(catalog, storage or fixed_provider(), detector, **arguments))
 
@@ -98,7 +97,7 @@ def run(
 def commit(
     txn: Transaction, catalog: Catalog, storage: StorageProvider | None = None, **arguments: Any
 ) -> TransactionResult:
-    """Run a transaction, as a client of its own, that must commit."""
+    """Run a transaction as another client; it must commit."""
     result = run(txn, session(catalog), storage, **arguments)
     assert result.status is TransactionStatus.COMMITTED
     return result
@@ -117,7 +116,7 @@ class Paused:
 def paused_before_commit(
     txn: Transaction, catalog: Catalog, storage: StorageProvider | None = None, **arguments: Any
 ) -> Paused:
-    """Run a transaction up to the point at which its commit would leave."""
+    """Run a transaction up to the point at which it would send its commit."""
     detector = arguments.pop("detector", NEVER)
     watched = WatchedCatalog(catalog)
     paused = Paused(txn, txn.execute(watched, storage or fixed_provider(), detector, **arguments), watched)
@@ -141,7 +140,7 @@ def resume(paused: Paused) -> TransactionResult:
 
 
 def losing(catalog: Catalog, races: int, rival: Callable[[], Transaction]) -> WatchedCatalog:
-    """Return the catalog in which a transaction loses its first `races`, each to one commit of `rival()`."""
+    """Return a catalog in which a transaction loses its first `races`, each to one commit of `rival()`."""
     return WatchedCatalog(catalog, [lambda: commit(rival(), catalog)] * races)
 
 
@@ -149,7 +148,7 @@ def losing(catalog: Catalog, races: int, rival: Callable[[], Transaction]) -> Wa
 
 
 def workload_of(seed: int | None = 1, tables: int = 1, partitions: int = 1, **options: Any) -> Workload:
-    """Return a workload with one arrival each 100 ms and 50 ms of work."""
+    """Return a workload with an arrival every 100 ms and a runtime of 50 ms."""
     waits_ms: dict[str, LatencyDistribution] = {"inter_arrival": FixedLatency(100.0), "runtime": FixedLatency(50.0)}
     return Workload(
         WorkloadConfig(**{**waits_ms, "num_tables": tables, "partitions_per_table": (partitions,) * tables, **options}),

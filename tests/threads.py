@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 def winners(count: int, attempt: Callable[[int], bool]) -> list[int]:
-    """Let so many threads try the same thing at once; return the numbers of those that succeeded."""
+    """Run `attempt` in `count` threads at once; return the numbers of those that succeeded."""
     won: list[int] = []
     start = threading.Barrier(count)
 

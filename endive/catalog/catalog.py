@@ -19,6 +19,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     AssignUUIDUpdate,
     RemovePropertiesUpdate,
+    SetLocationUpdate,
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
@@ -39,7 +40,7 @@ from endive.catalog.model.names import Identifier, table_of, text_of
 from endive.catalog.model.transaction import TransactionalStore
 from endive.catalog.operations import refs
 from endive.catalog.operations.namespaces import Namespaces, PropertiesChange
-from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore
+from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore, checked_location
 from endive.catalog.planner import plan_files
 from endive.catalog.settings import require_known
 from endive.closing import Closing
@@ -290,12 +291,14 @@ class KVCatalog(Closing):
         return committed
 
     def _prepare(self, change: TableChange) -> None:
-        """Check the properties that a change sets; do what would make its transaction large in others of their own."""
+        """Check the properties and location that a change sets; copy many file rows in transactions of their own."""
         for update in change.updates:
             if isinstance(update, SetPropertiesUpdate):
                 require_known(update.updates, "table", text_of(change.identifier))
             elif isinstance(update, AssignUUIDUpdate) and change.creates:
                 clear_if_dropped(self.store, update.uuid)
+            elif isinstance(update, SetLocationUpdate):
+                checked_location(change.identifier, update.location)
         reparent_many(self.store, change)
 
     # History, branches and tags.

@@ -1,8 +1,8 @@
 """From a URL to a store, shared by all catalogs of a process that use it: each opening would replay the log.
 
-The store's objects are in `_endive/` below the URL, beside the tables. `memory://name` is one place for the process, as
-long as it lives. A bare `memory://` is a new place each time it is opened, under a name that nobody else has: those who
-only want a catalog to try something must not meet each other. Its objects go with the last catalog on it.
+The store's objects are in `_endive/` below the URL, beside the tables. `memory://name` is one place for the lifetime of
+the process. A bare `memory://` is a new place each time it is opened, under a unique name, so that experiments do not
+share a catalog. Its objects are deleted with the last catalog on it.
 """
 
 import os
@@ -16,7 +16,7 @@ from endive.catalog.model.catalog_records import FORMAT_VERSION, CatalogRecord
 from endive.catalog.model.keys import CATALOG
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.operations.retries import retrying
-from endive.catalog.settings import EXCLUSIVE, SHARED, WRITER
+from endive.catalog.settings import EXCLUSIVE, RECORDS, SHARED, WRITER
 from endive.drivers.blocking import random_id
 from endive.errors import CatalogNotFoundError, ConfigurationError, StoreNotFoundError
 from endive.kv import Store, StoreOptions
@@ -33,6 +33,7 @@ class _Shared:
     users: int
     pid: int
     writer: str
+    records: str | None
 
 
 _stores: dict[str, _Shared] = {}
@@ -42,11 +43,11 @@ _private: set[str] = set()
 _lock = Lock()
 """Held for a moment, never during I/O."""
 _url_locks: dict[str, Lock] = {}
-"""Held while the store at a URL is opened or closed: who wants the same one waits, and nobody else does."""
+"""Held while the store at a URL is opened or closed: only opens and closes of the same URL wait."""
 
 
 def _forget_locks() -> None:
-    """Begin anew in a forked process: a lock that another thread held has nobody there to release it."""
+    """Replace the locks in a forked process: no thread there would release a lock that another thread held."""
     global _lock  # noqa: PLW0603 - it is what is shared
     _lock = Lock()
     _url_locks.clear()
@@ -88,11 +89,14 @@ def place_of(uri: str) -> str:
 def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
     """Return the objects at a URL, reached with PyIceberg's properties."""
     parts = urlsplit(url)
+    records = properties.get(RECORDS)
+    if parts.scheme == "memory" and records is not None:
+        raise ConfigurationError(url, [f"{RECORDS}: a catalog in memory needs no record store"])
     if parts.scheme == "memory":
         return _memories.setdefault(url, MemoryStore())
     settings = {theirs: properties[ours] for ours, theirs in CREDENTIALS.items() if ours in properties}
     plain = parts.path if parts.scheme == "file" else url
-    return open_objects(plain, endpoint=properties.get("s3.endpoint"), settings=settings)
+    return open_objects(plain, endpoint=properties.get("s3.endpoint"), records=records, settings=settings)
 
 
 OPTIONS = StoreOptions(reopen=True, max_parallel_writes=8)
@@ -114,17 +118,19 @@ def open_store(url: str, properties: Mapping[str, str], create: bool) -> Transac
         shared = _stores.get(url)
         if shared is None or shared.pid != os.getpid():  # after a fork, threads and connections are the parent's
             opened = _open(url, properties, create, writer or SHARED)
-            shared = _stores[url] = _Shared(opened, 0, os.getpid(), writer or SHARED)
+            shared = _stores[url] = _Shared(opened, 0, os.getpid(), writer or SHARED, properties.get(RECORDS))
         if writer not in (None, shared.writer):
             raise ConfigurationError(
                 url, [f"{WRITER} is {writer}, but this process has the catalog open as {shared.writer}: close it first"]
             )
+        if properties.get(RECORDS) != shared.records:
+            raise ConfigurationError(url, [f"{RECORDS}: this process has the catalog open with another value"])
         shared.users += 1
         return shared.store
 
 
 def release_store(url: str) -> None:
-    """Close the store if nobody else uses it."""
+    """Close the store if no other catalog uses it."""
     with _lock_of(url):
         shared = _stores[url]
         shared.users -= 1

@@ -35,6 +35,8 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
+from endive.catalog.file_io import open_file_io
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.io.pyarrow import ArrowScan, ParquetFormatWriter
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 PRIVATE_NAMES = (
-    "pyiceberg.catalog:Catalog._check_for_overlap",
+    "pyiceberg.catalog:MetastoreCatalog._check_for_overlap",
     "pyiceberg.catalog:Catalog._convert_schema_if_needed",
     "pyiceberg.catalog:Catalog._delete_old_metadata",
     "pyiceberg.catalog:Catalog._load_file_io",
@@ -50,7 +52,9 @@ PRIVATE_NAMES = (
     "pyiceberg.catalog:MetastoreCatalog._empty_table_metadata",
     "pyiceberg.catalog:MetastoreCatalog._parse_metadata_version",
     "pyiceberg.io.pyarrow:ArrowScan._record_batches_from_scan_tasks_and_deletes",
+    "pyiceberg.io.pyarrow:_get_field_from_arrow_table",
     "pyiceberg.io.pyarrow:_read_all_delete_files",
+    "pyiceberg.io.pyarrow:_to_requested_schema",
     "pyiceberg.partitioning:_PartitionNameGenerator",
     "pyiceberg.partitioning:_visit_partition_field",
     "pyiceberg.table:ManifestGroupPlanner._build_metrics_evaluator",
@@ -190,6 +194,9 @@ class CatalogWithStagedTables(MetastoreCatalog):
         """Return the FileIO for a table's properties and a location."""
         return self._load_file_io(properties, location)
 
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return open_file_io({**self.properties, **properties}, location)
+
     def check_for_overlap(self, removals: set[str] | None, updates: Properties) -> None:
         """Raise if a property is both removed and set."""
         self._check_for_overlap(removals, updates)
@@ -225,3 +232,17 @@ def record_batches(scan: "ArrowScan", tasks: "Sequence[FileScanTask]", deletes: 
 def set_writer_argument(writer: "ParquetFormatWriter", name: str, value: object) -> None:
     """Set an argument of the Parquet writer that PyIceberg opens with the first batch."""
     writer._parquet_writer_kwargs[name] = value
+
+
+def nested_column(rows: "pa.Table", name: str) -> "pa.Array | pa.ChunkedArray":
+    """Return a column of an Arrow table; dots in its name lead into structs."""
+    from pyiceberg.io.pyarrow import _get_field_from_arrow_table  # noqa: PLC0415 - as above
+
+    return _get_field_from_arrow_table(rows, name)
+
+
+def to_requested_schema(**arguments: Any) -> "pa.RecordBatch":  # noqa: ANN401 - PyIceberg's arguments
+    """Return a record batch with the columns, types and field ids of a requested schema."""
+    from pyiceberg.io.pyarrow import _to_requested_schema  # noqa: PLC0415 - as above
+
+    return _to_requested_schema(**arguments)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import pyiceberg.io
+
 from endive.errors import ConfigurationError
 from endive.wording import nearest
 
@@ -24,6 +26,8 @@ CREATE = "endive.create"
 WRITER = "endive.writer"
 """Whether other processes may write to the catalog."""
 SHARED, EXCLUSIVE = "shared", "exclusive"
+RECORDS = "endive.records"
+"""URL of the record store, for object stores without conditional writes."""
 METADATA_JSON = "endive.metadata-json"
 """When the metadata file of a table is written; the table's property overrides the catalog's."""
 BEFORE, BACKGROUND = "before-acknowledgement", "background"
@@ -38,6 +42,11 @@ REBASE = "endive.rebase"
 """In a snapshot's summary: `false` if the append must not be rebased onto another snapshot."""
 
 BOOLEAN = ("true", "false")
+STORAGE_PREFIXES = ("s3.", "gcs.", "adls.")
+STORAGE_PROPERTIES = sorted(
+    value for value in vars(pyiceberg.io).values() if isinstance(value, str) and value.startswith(STORAGE_PREFIXES)
+)
+"""PyIceberg's properties for access to object storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class Setting:
         return "text" if self.least is None else f"a whole number from {self.least} on"
 
     def problem(self, value: str) -> str:
-        """Return what is wrong with a value; an empty text if nothing is."""
+        """Return the error in a value; an empty text if it is valid."""
         if self.values:
             given = value.lower() if self.values == BOOLEAN else value
             return "" if given in self.values else f"{value!r} is neither {' nor '.join(map(repr, self.values))}"
@@ -90,6 +99,14 @@ SETTINGS = (
         (SHARED, EXCLUSIVE),
     ),
     Setting(
+        RECORDS,
+        ("catalog",),
+        "",
+        "for object stores without conditional writes: the URL of the "
+        "[record store](store.md#object-stores-without-conditional-writes) that provides them, `sqlite:///file`, "
+        "`postgresql://…`, `mysql://…` or `dynamodb://table`; a catalog keeps its record store for good",
+    ),
+    Setting(
         METADATA_JSON,
         ("catalog", "table"),
         BEFORE,
@@ -111,9 +128,20 @@ BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
 def errors_in(properties: Mapping[str, str], owner: Owner) -> list[str]:
-    """Return the errors in properties that are given to a catalog or a table; properties of others are not checked."""
+    """Return the errors in properties that are given to a catalog or a table."""
     ours = {key: str(value) for key, value in properties.items() if key[:7].lower() == PREFIX}
-    return [f"{key}: {problem}" for key, value in ours.items() if (problem := _problem(key, value, owner))]
+    found = [f"{key}: {problem}" for key, value in ours.items() if (problem := _problem(key, value, owner))]
+    return found + (_misspelt_storage_properties(properties) if owner == "catalog" else [])
+
+
+def _misspelt_storage_properties(properties: Mapping[str, str]) -> list[str]:
+    """Return the storage properties that are nearly one of PyIceberg's: a typing error, which would have no effect.
+
+    Other unknown names are accepted, since engines in other languages have storage properties of their own.
+    """
+    given = [key for key in properties if key.startswith(STORAGE_PREFIXES) and key not in STORAGE_PROPERTIES]
+    meant = {key: nearest(key, STORAGE_PROPERTIES, cutoff=0.85) for key in given}
+    return [f"{key}: no such property; did you mean {name!r}?" for key, name in meant.items() if name is not None]
 
 
 def _problem(key: str, value: str, owner: Owner) -> str:

@@ -29,13 +29,12 @@ def _endive(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Iceberg tables on object storage: a catalog and a store that need nothing but a bucket, and a commit simulator.
+    """Predict how many commits per second Iceberg tables sustain, and run a catalog that needs only a bucket.
 
-    `endive catalog init lake` makes a catalog; its tables are PyIceberg's, Spark's, and this command's to use. `endive
-    kv` is the store below it.
+    The simulator: a configuration (TOML) describes the store, the catalog and the transactions; `endive run` simulates
+    it and prints throughput, success, latency and where the time goes. Begin with `endive demo`, then `endive run
+    configs/fast_append_s3.toml`, and change keys with `--set`; `endive config keys` lists them.
 
-    The simulator says how many commits a table takes before they start to fail. A configuration (TOML) says which
-    store, which catalog and which transactions; `endive run` simulates it and shows throughput, success, latency and
-    where the time went. To begin: `endive demo`, then `endive run configs/fast_append_s3.toml`, then change something
-    with `--set`; `endive config keys` lists what there is to change.
+    The catalog: `endive catalog init lake` creates one; PyIceberg, Spark and this command use its tables. `endive kv`
+    is the key-value store below it.
     """

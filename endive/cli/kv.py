@@ -15,6 +15,7 @@ from endive.cli.console import errors, output
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import ConfigurationError, StoreNotFoundError
 from endive.kv import Reader, Store, StoreOptions
+from endive.kv.log.opening import require_newest
 from endive.kv.log.wal import WAL
 from endive.kv.maintenance.background import collect_now, compactions
 from endive.kv.maintenance.check import check_store
@@ -356,6 +357,7 @@ def checkpoint_refresh(
 @checkpoint_app.command("delete")
 @checkpoint_app.command("remove", hidden=True)
 def checkpoint_delete(url: Url, checkpoint_id: str, endpoint: Endpoint = None, records: Records = None) -> None:
-    """Delete a checkpoint by its id."""
+    """Delete a checkpoint, by its id or name. It is an error if there is none."""
     with _driver(url, endpoint, records) as driver:
-        driver.run(delete_checkpoint(checkpoint_id))
+        manifest = driver.run(require_newest())
+        driver.run(delete_checkpoint(manifest.value.checkpoint(checkpoint_id).id))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from endive.errors import (
     AttemptsExhaustedError,
     CheckpointGoneError,
+    ConfigurationError,
     MissingObjectError,
     OutcomeUnknownError,
     StoreNotFoundError,
@@ -81,6 +82,8 @@ def _entries(after: int, end: int, known: View | None) -> Steps[tuple[WalEntry, 
 def create_checkpoint(lifetime_s: int, name: str = "") -> Steps[Checkpoint]:
     """Create a checkpoint of the store's present state; `lifetime_s` 0: it never expires.
 
+    `ConfigurationError` if a checkpoint that has not expired has this name.
+
     The checkpoint names the manifest that is written with it, which says how far the WAL goes.
     """
     put_id = yield from ask(NewId())
@@ -93,6 +96,10 @@ def create_checkpoint(lifetime_s: int, name: str = "") -> Steps[Checkpoint]:
         for checkpoint in base.value.checkpoints:
             if checkpoint.id == put_id:
                 return checkpoint  # an earlier attempt, whose outcome was unknown
+            if name and checkpoint.name == name and not checkpoint.is_expired(now_ms // 1000):
+                raise ConfigurationError(
+                    name, ["there is a checkpoint of this name; delete it, or choose another name"]
+                )
         end = yield from contiguous_end(WAL, base.value.wal_id_last_compacted)
         created = Checkpoint(put_id, base.number + 1, expire_unix_s, name)
         try:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from endive.errors import ResultError
 from endive.report import Picture
 from endive.report.formatting import NONE, label_of, number, title_of
+from endive.sim.results.display import Grid
 from endive.wording import counted
 
 Measure = Literal["runs", "experiments", "curves"]
@@ -112,15 +113,8 @@ def parameters_of(row: Mapping[str, Any]) -> str:
 
 
 def _text_table(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = [["", *HEADINGS], *([row["series"] or "", *series_cells(row)] for row in rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
-    text = [
-        "  ".join(
-            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
-        )
-        for line in lines
-    ]
-    return "\n".join([title, *text])
+    grid = Grid(("", *HEADINGS), [(row["series"] or "", *series_cells(row)) for row in rows])
+    return f"{title}\n{grid.text()}"
 
 
 def _html_table(title: str, rows: Sequence[Mapping[str, Any]]) -> str:

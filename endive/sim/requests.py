@@ -16,7 +16,7 @@ BATCHED = frozenset({"historical_ml_reads", "manifest_file_reads", "manifest_fil
 """Kinds that `max_parallel` applies to."""
 
 APPENDS_MAX = 1_000
-"""Physical attempts to append one manifest-list entry. Losing so many races in a row is reported as an error."""
+"""Physical attempts to append one manifest-list entry. An attempt to commit that loses so many races has failed."""
 
 OBJECTS: Mapping[str, str] = {
     "metadata_reads": "table_metadata",
@@ -100,13 +100,18 @@ class Requests:
 
     # ML+: manifest lists that grow by appends.
 
-    def append_entries(self, snapshot: CatalogSnapshot) -> Latency[None]:
-        """Append a tentative entry to each manifest list. It counts for readers only once the commit succeeds."""
+    def append_entries(self, snapshot: CatalogSnapshot) -> Latency[bool]:
+        """Append a tentative entry to each manifest list. It counts for readers only once the commit succeeds.
+
+        False: a list was so contended that the attempt gave up.
+        """
         size_bytes = self._size_bytes("manifest_list", snapshot)
         for key in self._lists:
-            yield from self._append_entry(key, size_bytes)
+            if not (yield from self._append_entry(key, size_bytes)):
+                return False
+        return True
 
-    def _append_entry(self, key: str, size_bytes: int) -> Latency[None]:
+    def _append_entry(self, key: str, size_bytes: int) -> Latency[bool]:
         """Append at the offset last seen; a failed append reports the new one, so the retry costs no read."""
         offset, sealed = self._known[key]
         entry_bytes = self._options.manifest_list_append.entry_bytes
@@ -124,10 +129,10 @@ class Requests:
                 outcome = "manifest_append_physical_success"
             if result.success:
                 self.made[outcome] += 1
-                return
+                return True
             self.made["manifest_append_physical_failure"] += 1
             offset, sealed = result.offset, result.sealed
-        raise InvariantError("progress", f"{APPENDS_MAX} appends to {key} failed in a row")
+        return False
 
     def _land(self, key: str, offset: int) -> bool:
         """Decide one append; the one that makes the list too long seals it."""

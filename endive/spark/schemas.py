@@ -1,11 +1,11 @@
-"""Arrow's schemas as Spark's. They are always given to Spark, which would otherwise open every file to find them."""
+"""Arrow schemas as Spark schemas. They are passed to Spark, which would otherwise open every file to infer them."""
 
 from collections.abc import Iterable
 
 import pyarrow as pa
 
 SPARK_TYPES = {pa.string(): "string", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
-"""The types that files of ours have."""
+"""The types of a sweep's files."""
 
 
 def quoted(name: str) -> str:
@@ -14,5 +14,5 @@ def quoted(name: str) -> str:
 
 
 def spark_schema(fields: Iterable[pa.Field]) -> str:
-    """Return Arrow fields as a Spark schema. `KeyError`: a type that no file of ours has."""
+    """Return Arrow fields as a Spark schema. `KeyError`: a type that no file of a sweep has."""
     return ", ".join(f"{quoted(field.name)} {SPARK_TYPES[field.type]}" for field in fields)

@@ -3,8 +3,8 @@
     with spark_session() as spark:
         spark.range(10).count()
 
-Only Endive's own messages reach the terminal. What Spark has to say goes to a log; its last lines come with the
-error if the session cannot start or breaks.
+Only Endive's own messages reach the terminal. Spark's output goes to a log, whose last lines are part of the error if
+the session cannot start or breaks.
 """
 
 import contextlib
@@ -39,27 +39,27 @@ from endive.spark.master import TASK_ATTEMPTS, Master, parse_master, reach
 from endive.spark.source import data_source as tables
 
 EXECUTOR_TIMEOUT_S = 120.0
-"""How long a standalone cluster may take to give the first executor."""
+"""How long a standalone cluster may take to provide the first executor."""
 
 SOCKET_DIRECTORY_LENGTH_MAX = 60
 """A Unix socket's path has about 100 characters at most; Spark's file name takes 42 of them."""
 
 HEAP_MIB = (1024, 8192)
-"""Bounds of the JVM's heap. Spark goes to disk beyond it; Python's workers and the page cache want memory too."""
+"""Bounds of the JVM's heap. Spark spills to disk beyond it; Python workers and the page cache need memory too."""
 
 FOREIGN = (
     "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS", "SPARK_API_MODE",
     "SPARK_CONNECT_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_HOME", "SPARK_LOCAL_REMOTE", "SPARK_REMOTE",
     "SPARK_TESTING",
 )  # fmt: skip
-"""Variables that would lead PySpark to another Spark than the one it came with."""
+"""Variables that would make PySpark use another Spark than its own."""
 
 DAEMON = "endive.spark.daemon"
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Arrow's Java checks bounds and nulls at each value, after Spark has: a third of what a row from Python costs."""
+"""Without them Arrow's Java checks bounds and nulls of each value again: a third of the cost of a row from Python."""
 
 SET_BY_PYSPARK = ("PYSPARK_PYTHON", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
 
@@ -71,12 +71,12 @@ def spark_session(
     settings: Mapping[str, str] = MappingProxyType({}),
     java: JavaHome | None = None,
 ) -> Iterator[SparkSession]:
-    """Give a Spark session: on this machine, or on the cluster with the URL `master`. It ends with the block.
+    """Provide a Spark session on this machine, or on the cluster with the URL `master`. It ends with the block.
 
-    `settings` are Spark's own and win over those that Endive chooses. `java` is what `find_java` found, for a caller
-    who wants to tell of it; None: it is looked for now. If the process has a session already, that one is given, as
-    it is, and goes on. Raises `ConfigurationError` for a wrong URL and `SparkUnavailableError` if there is
-    no Java, no master at the URL, no start, or if the JVM ends before the block.
+    `settings` are Spark settings, which take precedence over Endive's. `java` is a result of `find_java`; None: it is
+    called now. If the process already has a session, that session is used unchanged and stays open. Raises
+    `ConfigurationError` for a wrong URL, and `SparkUnavailableError` if there is no Java, no master at the URL, no
+    start, or if the JVM ends before the block.
     """
     if SparkContext._active_spark_context is not None:
         yield _running(SparkContext._active_spark_context, master)
@@ -98,24 +98,24 @@ def spark_session(
 
 def _running(context: SparkContext, master: str | None) -> SparkSession:
     if master is not None and parse_master(master).url != context.master:
-        fault = f"this process already has a Spark session on {context.master}; end it first"
-        raise ConfigurationError(f"master {master!r}", [fault])
+        problem = f"this process already has a Spark session on {context.master}; end it first"
+        raise ConfigurationError(f"master {master!r}", [problem])
     return SparkSession.builder.getOrCreate()
 
 
 @contextmanager
 def _running_jvm(settings: Mapping[str, str], variables: Mapping[str, str], directory: Path) -> Iterator[Jvm]:
-    """Give a JVM that is gone after the block, whatever happens in it."""
+    """Provide a JVM that ends with the block, in every case."""
     _silence()
     jvm = Jvm(settings, variables, directory)
     try:
         yield jvm
-    except (CapturedException, Py4JJavaError) as error:  # its text is asked of the JVM, which will be gone by then
+    except (CapturedException, Py4JJavaError) as error:  # its text comes from the JVM, which will have ended by then
         raise PySparkException(str(error)).with_traceback(error.__traceback__) from None
-    except (Py4JError, OSError, EOFError) as error:  # how a connection to a JVM that is gone shows
+    except (Py4JError, OSError, EOFError) as error:  # a lost connection to the JVM
         if not jvm.has_ended():
             raise
-        raise jvm.ended_error("in the middle of the work") from error
+        raise jvm.ended_error("during the session") from error
     finally:
         try:
             jvm.stop()
@@ -124,25 +124,25 @@ def _running_jvm(settings: Mapping[str, str], variables: Mapping[str, str], dire
 
 
 def _silence() -> None:
-    """Keep off the terminal what errors say as well. May be called again."""
-    logging.getLogger().addFilter(_is_no_farewell)
+    """Suppress log messages that duplicate errors. Idempotent."""
+    logging.getLogger().addFilter(_is_not_py4j)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
 
 
-def _is_no_farewell(record: logging.LogRecord) -> bool:
-    """Whether a log record is not one of Py4J's about a JVM that is gone: with a traceback, on the root logger."""
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    """Whether a log record is not Py4J's traceback about a lost JVM on the root logger."""
     return "py4j" not in Path(record.pathname).parts
 
 
 def _connect(jvm: Jvm, master: Master) -> SparkSession:
-    """Make a session in a JVM that has been told its settings."""
+    """Connect to a JVM that was started with its settings, and create a session."""
     os.environ |= {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.secret}
     path, handler = list(sys.path), signal.getsignal(signal.SIGINT)
     try:
         gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
         context = SparkContext(gateway=gateway)
-        # Its thread would print a traceback when the JVM goes away, as it does after Ctrl-C.
+        # Its thread would print a traceback when the JVM ends, as after Ctrl-C.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         return SparkSession.builder.getOrCreate()
     except (Py4JError, ValueError, PySparkException) as error:
@@ -154,7 +154,7 @@ def _connect(jvm: Jvm, master: Master) -> SparkSession:
             del os.environ[name]
         sys.path[:] = path  # PySpark adds the directory of files shipped with a job; there are none
         if threading.current_thread() is threading.main_thread():
-            # PySpark's handler for Ctrl-C talks to the JVM in the middle of another talk with it.
+            # PySpark's handler for Ctrl-C would use the connection to the JVM in the middle of another call.
             signal.signal(signal.SIGINT, handler)
 
 
@@ -171,14 +171,14 @@ def _cause(error: Exception) -> str:
 
 
 def _wait_for_executor(jvm: Jvm, spark: SparkSession, master: Master) -> None:
-    """Wait until a standalone cluster has given an executor. Without one, Spark's jobs would wait for ever."""
+    """Wait until a standalone cluster has provided an executor. Without one, Spark's jobs would wait forever."""
     context = spark.sparkContext._jsc.sc()
     deadline = time.monotonic() + EXECUTOR_TIMEOUT_S
     try:
         while context.getExecutorMemoryStatus().size() < 2:  # the Spark driver counts as one
             if time.monotonic() > deadline:
                 raise jvm.error(
-                    f"the cluster at {master.url} has given no executor in {EXECUTOR_TIMEOUT_S:.0f} s",
+                    f"the cluster at {master.url} has provided no executor in {EXECUTOR_TIMEOUT_S:.0f} s",
                     "see on the master's web page whether it has workers with free cores and memory",
                 )
             time.sleep(0.05)
@@ -187,7 +187,7 @@ def _wait_for_executor(jvm: Jvm, spark: SparkSession, master: Master) -> None:
 
 
 def _disconnect() -> None:
-    """Close the connection to a JVM that ends or is gone, and forget it: the next session starts another one."""
+    """Close the connection to a JVM that has ended, so that the next session starts another one."""
     context, gateway = SparkContext._active_spark_context, SparkContext._gateway
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
@@ -199,7 +199,7 @@ def _disconnect() -> None:
 
 
 def _settings(master: Master, address: str | None, directory: Path) -> dict[str, str]:
-    """Return what Endive asks of Spark."""
+    """Return Endive's Spark settings."""
     settings = {
         "spark.master": master.url,
         "spark.ui.enabled": "false",
@@ -228,7 +228,7 @@ def _settings(master: Master, address: str | None, directory: Path) -> dict[str,
 
 
 def _merged(own: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return both. What is given wins; Java's options are joined, and of two that disagree Java takes the last."""
+    """Return both. Given settings take precedence; Java options are joined, and Java uses the last of each."""
     merged = {**own, **given}
     if JAVA_OPTIONS in given:
         merged[JAVA_OPTIONS] = f"{own[JAVA_OPTIONS]} {given[JAVA_OPTIONS]}"
@@ -253,13 +253,13 @@ def _jvm_variables(java: Path, address: str | None) -> dict[str, str]:
     """Return the variables of the JVM's process."""
     variables = {**os.environ, "JAVA_HOME": str(java)}
     if address is not None:
-        variables["SPARK_LOCAL_IP"] = address  # else Spark asks the network for this machine's name
+        variables["SPARK_LOCAL_IP"] = address  # otherwise Spark resolves this machine's name
     return variables
 
 
 @contextmanager
 def _directory() -> Iterator[Path]:
-    """Give a directory for Spark's temporary files and remove it at the end."""
+    """Provide a directory for Spark's temporary files and remove it at the end."""
     try:
         path = Path(tempfile.mkdtemp(prefix="endive-"))
     except OSError as error:
@@ -274,10 +274,10 @@ def _directory() -> Iterator[Path]:
 
 
 def _python(directory: Path) -> str:
-    """Return the Python for workers on this machine: this one, behind a script that gives planners our daemon.
+    """Return the Python for workers on this machine: this one, behind a script that selects Endive's daemon.
 
-    Spark starts processes that plan and commit for data sources with PySpark's own daemon, whatever
-    `spark.python.daemon.module` says. Each of them would load PyIceberg by itself, in a second or more.
+    Spark starts the processes that plan and commit for data sources with PySpark's own daemon, whatever
+    `spark.python.daemon.module` is. Each of them would load PyIceberg itself, which takes a second or more.
     """
     python, shim = shlex.quote(sys.executable), directory / "python"
     shim.write_text(
@@ -297,7 +297,7 @@ def _python(directory: Path) -> str:
 
 @contextmanager
 def _variables(master: Master, directory: Path) -> Iterator[None]:
-    """Set the variables that PySpark reads in this process, and put back all that it changes."""
+    """Set the variables that PySpark reads in this process, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in (*FOREIGN, *SET_BY_PYSPARK)}
     for name in FOREIGN:
         os.environ.pop(name, None)

@@ -1,9 +1,9 @@
-"""A protocol as an automaton that is discovered step by step.
+"""A protocol as a state machine that is discovered step by step.
 
-A generator cannot be copied, so it cannot be run twice from the middle. But a protocol is determined by the replies it
-got: its state can be reached again by giving a fresh generator the same replies. Every state is entered once, with
-the request it makes next, and its successor for each reply is remembered. However many global states a search goes
-through, each protocol runs through each of its own states only a few times.
+A generator cannot be copied, so it cannot be run twice from the middle. But the replies determine a protocol's state: a
+new generator that gets the same replies reaches it again. Each state is stored once, with its next request and its
+successor for each reply. However many global states a search visits, each protocol runs through each of its own states
+only a few times.
 """
 
 from collections.abc import Callable, Hashable
@@ -19,32 +19,32 @@ Program = Callable[[], Steps[Any]]
 
 @dataclass(frozen=True)
 class Raise:
-    """A reply that is an error, raised inside the protocol."""
+    """A reply that raises an error inside the protocol."""
 
     error: EndiveError
 
 
 @dataclass(slots=True)
 class Node:
-    """A state of a protocol: what it asks next, or how it ended."""
+    """A state of a protocol: its next request, or its result."""
 
     number: int
     request: Request[Any] | None
-    """None: it has ended."""
+    """None: the protocol has ended."""
     result: Hashable = None
-    """What it returned, or the error it ended with."""
+    """Fingerprint of the returned value, or of the error."""
     parent: "Node | None" = None
     reply: Hashable = None
-    """How this state was reached the first time."""
+    """Reply that led from the parent to this state."""
     successors: dict[Hashable, "Node"] = field(default_factory=dict)
     live: Steps[Any] | None = None
-    """A generator in this state, until it is used."""
+    """A generator in this state, until it is advanced."""
 
 
 def with_single_requests(steps: Steps[Any], place: int = 0) -> Steps[Any]:
-    """Ask for objects one by one where the protocol asks for several, so that others can act in between.
+    """Split `GetAll` into single requests, so that other protocols can act in between, and answer `NewId`.
 
-    Ids are drawn here: they concern nobody else, and their number is part of the protocol's state.
+    Ids depend only on the protocol (`place`) and on how many it has drawn, so a run can be replayed.
     """
     ids_drawn = 0
     request = next(steps, None)
@@ -74,7 +74,7 @@ def with_single_requests(steps: Steps[Any], place: int = 0) -> Steps[Any]:
 
 
 class Automaton:
-    """The states of one program that have been met so far."""
+    """The states of one program that have been visited so far."""
 
     def __init__(self, program: Program, place: int = 0, merge: bool = True) -> None:
         self._program = program
@@ -86,7 +86,7 @@ class Automaton:
         self.start = self._enter(steps, lambda: next(steps), None, None)
 
     def after(self, node: Node, reply: Hashable) -> Node:
-        """Return the state in which `reply` puts a protocol that is in the state `node`."""
+        """Return the state that `reply` leads to from the state `node`."""
         successor = node.successors.get(reply)
         if successor is None:
             steps = node.live or self._replayed(node)
@@ -132,7 +132,7 @@ class Automaton:
             self._nodes[key] = known
             self.nodes.append(known)
         elif known.request != request:
-            raise InvariantError("states that look equal ask for the same", f"{known.request} and {request}")
+            raise InvariantError("equal states make the same request", f"{known.request} and {request}")
         return known
 
 

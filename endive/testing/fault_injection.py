@@ -1,9 +1,10 @@
-"""A store that behaves as badly as stores do, from a seed: slow, throttled, failing, losing replies, stalling.
+"""Fault injection: an object store that delays, refuses, fails, stalls and loses replies, from a seed.
 
-For trying real code with real threads. Where virtual time will do, `endive.testing.virtual_time` is faster and repeats
-exactly; here the seed fixes what happens to the n-th request, and threads decide which request that is.
+For tests of real code with real threads. The seed determines the faults of the n-th request; the scheduling of the
+threads determines which request that is. For protocols alone, `endive.testing.virtual_time` is faster, and its runs can
+be replayed exactly.
 
-A change takes effect when its delay is over, a read when it begins: how long it takes depends on what it finds.
+A write takes effect at the end of its delay, a read at the beginning, since the delay depends on the bytes found.
 """
 
 from collections.abc import Callable
@@ -21,32 +22,33 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FaultProbabilities:
-    """How likely what is, for each request."""
+    """Probability of each injected fault, per request."""
 
     refusal: float = 0.0
-    """Refused; nothing was done."""
+    """The request is refused without effect, as by throttling."""
     failure: float = 0.0
-    """The connection breaks before anything was done; the sender cannot know that."""
+    """The connection fails before the request takes effect; the sender cannot know that."""
     lost_reply: float = 0.0
-    """Done, and the answer lost."""
+    """The request takes effect, and the reply is lost."""
     stall: float = 0.0
+    """The request takes `stall_ms` longer."""
     stall_ms: float = 1000.0
 
 
 Delay = Callable[[str, int, Stream], float]
-"""Milliseconds of an operation (`read`, `write`, `cas`, `list`, `delete`) on so many bytes.
+"""Milliseconds of an operation (`read`, `write`, `cas`, `list`, `delete`) on a number of bytes.
 
-A provider's profile, from `endive.sim.delays.delay_of`, or something simple.
+`endive.sim.delays.delay_of` makes one from the latency profile of a provider.
 """
 
 
 def no_delay(operation: str, size_bytes: int, rng: Stream) -> float:  # noqa: ARG001
-    """Return nothing: as fast as the store itself."""
+    """Return 0: the latency is that of the wrapped store."""
     return 0.0
 
 
 class FaultInjectingStore:
-    """`objects`, with faults."""
+    """Wraps `objects` and injects faults into its requests."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class FaultInjectingStore:
         if rng.random() < self._faults.refusal:
             raise StorageUnavailableError(path, "throttled")
         if rng.random() < self._faults.failure + self._faults.lost_reply:
-            raise StorageUnavailableError(path, "the answer was lost")
+            raise StorageUnavailableError(path, "the reply was lost")
         return found
 
     def _change(self, operation: str, path: str, size_bytes: int, action: Callable[[], T]) -> T:
@@ -107,7 +109,7 @@ class FaultInjectingStore:
         return result
 
     def _next_request(self) -> Stream:
-        """Return a stream of its own for the next request."""
+        """Return the random stream of the next request."""
         with self._lock:
             self._requests += 1
             return self._rng.child(self._requests)

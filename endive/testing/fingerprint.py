@@ -1,9 +1,9 @@
-"""When are two running protocols in the same state?
+"""Fingerprints: hashable values that are equal if two running protocols are in the same state.
 
-A generator's future depends on where it stands and on the values of its variables, in it and in the generators it
-delegates to. `fingerprint` makes a hashable value of that. What it does not know it refuses, so that nothing is left
-out silently. The values on a frame's evaluation stack cannot be seen; protocol code therefore keeps to a form in
-which there are none that matter (`endive.protocol.requests`), and a test holds it to that.
+The future of a generator depends on its position and on the values of its variables, and on those of the generators
+that it delegates to. `fingerprint` includes all of them, and raises for values of unknown types. It cannot see the
+values on a frame's evaluation stack. Protocol code therefore keeps to a form without such values
+(`endive.protocol.requests`), which a test checks.
 """
 
 from collections.abc import Hashable, Mapping
@@ -17,7 +17,7 @@ _PLAIN = (int, str, bytes, bool, float, type(None), range, type, Enum, BuiltinFu
 
 
 def fingerprint(value: Any) -> Hashable:  # noqa: ANN401, PLR0911 - one line for each kind of value
-    """Return a hashable value that is equal for values that behave equally. `TypeError` for what cannot be told."""
+    """Return a hashable value that is equal for values that behave equally. `TypeError` for unknown types."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, tuple | list):
@@ -39,7 +39,7 @@ def fingerprint(value: Any) -> Hashable:  # noqa: ANN401, PLR0911 - one line for
         return (type(value).__name__, fingerprint(value.args))
     if is_dataclass(value):
         return (type(value).__name__, *(fingerprint(getattr(value, field.name)) for field in fields(value)))
-    raise TypeError(f"cannot tell when two values of {type(value).__name__} are equal: {value!r}")
+    raise TypeError(f"no fingerprint for values of type {type(value).__name__}: {value!r}")
 
 
 def _of_generator(generator: "GeneratorType[Any, Any, Any]") -> Hashable:

@@ -1,16 +1,16 @@
-"""Virtual time: protocols on one object store, with latencies, faults, stalls and crashes from a seed.
+"""A simulated cluster in virtual time: machines that run protocols on one object store, with faults from a seed.
 
-Every request travels to the store, takes effect there at one moment, and its answer travels back. On the way, by the
-seed's choice:
+A request takes effect in the store half-way through its latency, and its reply arrives at the end. The seed decides
+which faults occur:
 
-* the answer is lost: the protocol learns after a timeout that the outcome is unknown, while the request takes effect
-  in time, long after the timeout, or never. What is safe to repeat is repeated, as by the blocking driver;
-* the request is refused, and sent again after a pause;
-* the whole process stalls, as in a long pause of its garbage collector;
-* the process crashes. What it has sent may still take effect.
+* the reply is lost: the request takes effect in time, late or never. After a timeout, a create raises
+  `OutcomeUnknownError` in the protocol; other requests are retried, as by the blocking driver;
+* the request is refused, and retried after a pause;
+* the machine stalls, as in a long garbage collection pause of a runtime;
+* the machine crashes. Requests in flight may still take effect.
 
-Clocks differ from process to process and may jump. Time is virtual: an hour passes in milliseconds, and the same seed
-gives the same run.
+Clocks differ between machines and may jump. An hour of virtual time passes in milliseconds, and the same seed gives the
+same run.
 """
 
 import heapq
@@ -32,7 +32,7 @@ EVENTS_MAX = 1_000_000
 
 @dataclass(frozen=True)
 class ClusterFaults:
-    """How likely what is, for each request."""
+    """Probability of each injected fault, per request, and the size of stalls and clock errors."""
 
     lost_reply: float = 0.0
     refusal: float = 0.0
@@ -40,25 +40,25 @@ class ClusterFaults:
     stall_ms: float = 60_000.0
     crash: float = 0.0
     clock_skew_ms: float = 0.0
-    """Clocks differ by up to this."""
+    """Maximum offset of a machine's clock."""
     clock_jump: float = 0.0
     clock_jump_ms: float = 3_600_000.0
-    """A clock that jumps does so by up to this, forwards or backwards."""
+    """Maximum clock jump, forwards or backwards."""
 
 
 LatencyOf = Callable[[Request[Any], Stream], float]
-"""Milliseconds of one request, from a random stream."""
+"""Latency of one request in milliseconds, from a random stream."""
 
 
 def short_latency(request: Request[Any], rng: Stream) -> float:  # noqa: ARG001 - the same for all
-    """Return between 10 and 100 ms."""
+    """Return a latency between 10 and 100 ms."""
     return 10.0 + 90.0 * rng.random()
 
 
 def latency_from(delay: Delay) -> LatencyOf:
     """Return latencies by operation and size, such as those of a provider's profile.
 
-    What a read finds is not known when it is sent: it counts as the bytes asked for, and a whole object as none.
+    The size of a range read is the length of the range; a read of a whole object counts as 0 bytes.
     """
 
     def latency_ms(request: Request[Any], rng: Stream) -> float:
@@ -99,16 +99,20 @@ class SimulatedProcess:
     result: object = None
     error: EndiveError | None = None
     ended_ms: float | None = None
-    """When it returned or raised. None: it is still at work, or its machine has crashed."""
+    """When the protocol returned or raised. None: it is still running, or its machine has crashed."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether the protocol has returned or raised."""
         return self.ended_ms is not None
 
 
 class SimulatedCluster:
-    """One object store, any number of machines, one clock that nobody can read without error."""
+    """Machines that run protocols on one object store, in virtual time.
+
+    Add machines with `machine`, start protocols on them with `start`, let time pass with `run`, then inspect the
+    results of the processes and the store `objects`.
+    """
 
     def __init__(self, seed: int, faults: ClusterFaults = ClusterFaults(), latency: LatencyOf = short_latency) -> None:  # noqa: B008
         self.now_ms = 0.0
@@ -138,11 +142,11 @@ class SimulatedCluster:
         return process
 
     def crash(self, machine: Machine) -> None:
-        """Stop a machine for good. Requests that are under way may still take effect."""
+        """Stop a machine permanently. Requests in flight may still take effect."""
         machine.is_up = False
 
     def run(self, until_ms: float) -> None:
-        """Let time pass."""
+        """Let virtual time pass."""
         for _ in range(EVENTS_MAX):
             if not self._events or self._events[0][0] > until_ms:
                 self.now_ms = until_ms
@@ -194,7 +198,7 @@ class SimulatedCluster:
             self._travel(process, request)
 
     def _travel(self, process: SimulatedProcess, request: Request[Any]) -> None:
-        """Let a request take effect half-way of its time, and be answered at the end."""
+        """Let a request take effect half-way through its latency, and reply at the end."""
         latency_ms = self._latency(request, self._rng)
         back_ms = self.now_ms + latency_ms
 
@@ -213,7 +217,7 @@ class SimulatedCluster:
             self._at(timeout_ms, lambda: self._send(process, request))
 
     def _travel_alone(self, request: Request[Any]) -> None:
-        """Let a request take effect without anybody waiting for it: soon, late or never."""
+        """Let a request without a waiting process take effect: soon, late or never."""
         fate = self._rng.random()
         if fate < 0.7:
             delay_ms = self._latency(request, self._rng) if fate < 0.4 else self._rng.random() * 10 * TIMEOUT_MS

@@ -1,4 +1,4 @@
-"""A store in memory that runs works one after the other: what the shared store promises, in fifty lines."""
+"""A store in memory that runs transaction functions one after the other: the store's contract in fifty lines."""
 
 from collections.abc import Callable, Generator
 from threading import Lock
@@ -31,15 +31,15 @@ class DictTransaction:
         self.changes[key] = None
 
 
-def run(work: Callable[[StoreTransaction], Generator[Request[Any], Any, T]], tx: StoreTransaction) -> T:
-    """Run a work that asks nothing of the outside."""
-    steps = work(tx)
+def run(function: Callable[[StoreTransaction], Generator[Request[Any], Any, T]], tx: StoreTransaction) -> T:
+    """Run a transaction function that makes no requests."""
+    steps = function(tx)
     try:
         next(steps)
     except StopIteration as stop:
         result: T = stop.value
         return result
-    raise AssertionError("a work asked something")
+    raise AssertionError("a transaction function made a request")
 
 
 class DictStore:
@@ -54,20 +54,20 @@ class DictStore:
         self.before: Callable[[], object] | None = None
         self.after: Callable[[], object] | None = None
 
-    def transact(self, work: TransactionFunction[T]) -> T:
+    def transact(self, function: TransactionFunction[T]) -> T:
         before, self.before = self.before, None
         if before is not None:
             before()
-        result = self._transact(work)
+        result = self._transact(function)
         after, self.after = self.after, None
         if after is not None:
             after()
         return result
 
-    def _transact(self, work: TransactionFunction[T]) -> T:
+    def _transact(self, function: TransactionFunction[T]) -> T:
         with self.lock:
             tx = DictTransaction(self.rows)
-            result = run(work, tx)
+            result = run(function, tx)
             for key, value in tx.changes.items():
                 if value is None:
                     self.rows.pop(key, None)
@@ -76,15 +76,15 @@ class DictStore:
             self.transactions += 1
             return result
 
-    def read(self, work: TransactionFunction[T]) -> T:
+    def read(self, function: TransactionFunction[T]) -> T:
         with self.lock:
             tx = DictTransaction(self.rows)
-            result = run(work, tx)
+            result = run(function, tx)
             assert tx.changes == {}
             return result
 
-    def read_cached(self, work: TransactionFunction[T]) -> T:
-        return self.read(work)
+    def read_cached(self, function: TransactionFunction[T]) -> T:
+        return self.read(function)
 
     def close(self) -> None:
         pass
@@ -102,12 +102,12 @@ class Counting(DictStore):
         self.changed: list[int] = []
         self.left: int | None = None
 
-    def _transact(self, work: TransactionFunction[T]) -> T:
+    def _transact(self, function: TransactionFunction[T]) -> T:
         if self.left == 0:
             raise Died
         self.left = None if self.left is None else self.left - 1
         with self.lock:
             tx = DictTransaction(self.rows)
-            run(work, tx)
+            run(function, tx)
             self.changed.append(len(tx.changes))
-        return super()._transact(work)
+        return super()._transact(function)

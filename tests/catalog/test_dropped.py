@@ -94,7 +94,7 @@ def test_rows_of_a_lost_record_are_no_leftovers(kv: KVCatalog, table: Table, sto
     assert any("rows of a table that is not there" in line for line in kv.check())
 
 
-def test_a_mark_on_a_table_that_is_there_is_a_fault(kv: KVCatalog, table: Table, store: Counting) -> None:
+def test_a_mark_on_an_existing_table_is_a_finding(kv: KVCatalog, table: Table, store: Counting) -> None:
     rows = dict(store.rows)
     die_in_drop(kv, store, 1)
     store.rows |= rows
@@ -123,7 +123,7 @@ def test_a_table_that_is_registered_again_has_nothing_of_its_former_life(
     assert catalog.kv.check() == []
 
 
-def test_who_was_slow_to_clear_deletes_nothing_of_the_table_that_came_back(
+def test_a_slow_clean_up_deletes_nothing_of_the_table_that_was_registered_again(
     catalog: EndiveCatalog, table: Table, store: Counting
 ) -> None:
     uuid, location = table.metadata.table_uuid, table.metadata_location
@@ -171,7 +171,7 @@ def test_a_table_that_is_created_again_has_nothing_of_its_former_life(catalog: E
     assert catalog.kv.check() == []
 
 
-def test_rows_that_are_left_are_looked_at_inside_the_transaction(
+def test_remaining_rows_are_checked_inside_the_transaction(
     catalog: EndiveCatalog, store: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged = catalog.create_table_transaction(NAME, NUMBERS)
@@ -191,7 +191,7 @@ def test_rows_that_are_left_are_looked_at_inside_the_transaction(
 # Files.
 
 
-def test_a_purge_whose_answer_was_lost_deletes_the_files(kv: KVCatalog, table: Table, store: Counting) -> None:
+def test_a_purge_with_an_unknown_outcome_deletes_the_files(kv: KVCatalog, table: Table, store: Counting) -> None:
     def lose() -> None:
         raise OutcomeUnknownError("wal/1")
 
@@ -257,7 +257,7 @@ def test_a_table_whose_files_are_going_does_not_come_back(
         catalog.kv.register_table(NAME, table.metadata_location)
 
 
-def test_a_plain_drop_is_not_purged_by_a_repeat(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
+def test_a_plain_drop_is_not_purged_by_a_retry(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
     die_in_drop(catalog.kv, store, 1)
 
     with pytest.raises(NotInCatalogError):

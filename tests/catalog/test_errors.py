@@ -229,7 +229,7 @@ def test_errors_survive_travel(error: errors.EndiveError) -> None:
     assert (type(copy), str(copy), copy.args) == (type(error), str(error), error.args)
 
 
-def test_a_mode_that_does_not_exist_is_told_at_creation_and_can_be_removed(kv: KVCatalog) -> None:
+def test_an_unknown_mode_is_refused_at_creation_and_can_be_removed(kv: KVCatalog) -> None:
     kv.create_namespace("db")
     with pytest.raises(ConfigurationError, match="'backgroun' is neither"):
         kv.create_table("db.t", NUMBERS, properties={"endive.metadata-json": "backgroun"})

@@ -21,7 +21,7 @@ from endive.catalog.model.catalog_records import TABLES_BYTES_CACHED, TableRecor
 from endive.catalog.operations import refs
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
-from tests.catalog.commits.interrupted import look_too_early
+from tests.catalog.commits.interrupted import read_result_too_early
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
@@ -68,7 +68,7 @@ def test_an_interrupt_while_a_commit_is_under_way_deletes_nothing(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["append", "overwrite"])
-def test_a_repeat_that_meets_its_first_try_is_answered_as_that(
+def test_a_retry_that_meets_its_first_try_returns_the_stored_result(
     catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str, kind: str
 ) -> None:
     """The first try arrives after the repeat has looked for it, and before it looks at the table."""
@@ -78,7 +78,7 @@ def test_a_repeat_that_meets_its_first_try_is_answered_as_that(
     getattr(transaction, kind)(numbers(1))
     change = TableChange(NAME, transaction._requirements, transaction._updates)
     first = catalog.kv.commit_many([change], "monday")
-    look_too_early(monkeypatch)
+    read_result_too_early(monkeypatch)
 
     assert catalog.kv.commit_many([change], "monday") == first
 
@@ -174,7 +174,7 @@ BEFORE, BACKGROUND = MODES
     ],
 )
 @pytest.mark.parametrize("appends", [1, 2])
-def test_an_append_that_cannot_be_worked_out_leaves_no_file(
+def test_an_append_that_cannot_be_prepared_leaves_no_file(
     catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str, appends: int, step: str
 ) -> None:
     """It lost its race, and the files that put it on top are written when something goes wrong."""
@@ -272,7 +272,7 @@ def test_an_odd_location_makes_no_orphans(catalog: EndiveCatalog, tmp_path: Path
     assert rows(catalog) == [1]
 
 
-def test_a_drop_whose_answer_was_lost_does_not_drop_what_came_after(
+def test_the_retry_of_a_drop_does_not_drop_a_newer_table(
     catalog: EndiveCatalog, table: Table, store: DictStore
 ) -> None:
     def another_comes() -> None:

@@ -62,7 +62,7 @@ def bodies(catalog: EndiveCatalog, space: str) -> list[bytes]:
     return catalog.kv.store.read(look)
 
 
-def test_what_was_remembered_of_a_record_is_what_its_json_says(written: EndiveCatalog) -> None:
+def test_a_cached_record_equals_its_decoded_json(written: EndiveCatalog) -> None:
     for body in bodies(written, TABLES):
         assert TableRecord.decoded(body) == decode_table(body)
     assert len(bodies(written, SNAPSHOTS)) == 2
@@ -90,7 +90,7 @@ def test_a_record_that_is_larger_than_its_cache_is_not_kept() -> None:
     assert (cache(b"four"), cache.bytes_held) == (4, 0)
 
 
-def test_who_changes_the_properties_of_a_loaded_table_changes_nobody_elses(written: EndiveCatalog) -> None:
+def test_changing_the_properties_of_a_loaded_table_changes_no_other_copy(written: EndiveCatalog) -> None:
     written.load_table(NAME).properties["kept"] = "no"
     written.kv.load_table(NAME).metadata.properties.clear()
 

@@ -96,7 +96,7 @@ def test_main_never_goes(kv: KVCatalog, table: Table, clock: Clock) -> None:
     assert refs_of(kv) == {"main"}
 
 
-def test_a_branch_that_somebody_writes_to_meanwhile_stays(
+def test_a_branch_that_is_written_meanwhile_stays(
     kv: KVCatalog, table: Table, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kv.create_branch(NAME, "trial", max_ref_age_ms=DAY_MS)

@@ -25,7 +25,7 @@ WRONG_IN_A_CATALOG = {
     "endive.metadata_json": ("background", "no such property; did you mean 'endive.metadata-json'?"),
     "endive.quux": (
         "1",
-        "no such property; known here: endive.create, endive.writer, endive.metadata-json",
+        "no such property; known here: endive.create, endive.writer, endive.records, endive.metadata-json",
     ),
     "endive.commit.attempts": ("5", "this property is a table's, not given when a catalog is opened"),
 }

@@ -1,7 +1,7 @@
-"""Credentials of the clouds, and `gs://` against a stand-in.
+"""Credentials of the clouds, and `gs://` against a fake server.
 
-No server with Google's preconditions was found that a test could start. What is tested is what Endive sends and how it
-takes the answers; that the real service decides conditional writes one after the other is its documentation's word.
+There is no emulator with Google's preconditions that a test could start. These tests cover the requests that Endive
+sends and how it handles the responses; that the service serialises conditional writes is taken from its documentation.
 The contract is the same suite as for all other object stores.
 """
 
@@ -24,21 +24,21 @@ from endive.objects.remote import RemoteStore, credentials_of_aws
 from tests.contract.test_object_stores import (  # noqa: F401 - the contract, run on `objects` as it is here
     test_a_create_on_a_taken_name_changes_nothing,
     test_a_listing_is_sorted_and_starts_after_a_path,
-    test_a_path_stays_inside,
+    test_delete_is_idempotent,
+    test_get_returns_the_bytes_that_were_put,
     test_of_many_threads_one_wins,
-    test_put_writes_over_what_is_there,
+    test_paths_outside_of_the_store_are_refused,
+    test_put_replaces_an_object,
     test_ranges_end_where_the_object_ends,
     test_two_creates_of_equal_empty_objects_have_one_winner,
-    test_what_was_deleted_is_gone_and_can_be_deleted_again,
-    test_what_was_put_is_got,
 )
 
 BUCKET = "/bucket/"
 _numbers = count()
 
 
-class StandIn(BaseHTTPRequestHandler):
-    """The requests of Google's XML interface that are used, on a dictionary."""
+class FakeGoogleStorage(BaseHTTPRequestHandler):
+    """The requests of Google's XML API that Endive uses, on a dictionary."""
 
     protocol_version = "HTTP/1.1"
     objects: ClassVar[dict[str, bytes]] = {}
@@ -105,7 +105,7 @@ class StandIn(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), StandIn) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), FakeGoogleStorage) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -133,12 +133,12 @@ def test_the_store_runs_on_it(objects: ObjectStore) -> None:
         assert len(list(reader.scan())) == 501
 
 
-def test_a_bucket_that_is_not_there_is_named(endpoint: str) -> None:
+def test_a_missing_bucket_is_named(endpoint: str) -> None:
     with pytest.raises(StorageAccessError, match=r"gs://nowhere/store/manifest/.*NoSuchBucket"):
         Store(open_objects("gs://nowhere/store", endpoint=endpoint))
 
 
-def test_who_has_no_permission_is_told(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_permission_is_reported(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "wrong")
     objects = open_objects("gs://bucket/forbidden", endpoint=endpoint)
 
@@ -150,8 +150,8 @@ def test_who_has_no_permission_is_told(endpoint: str, monkeypatch: pytest.Monkey
 # Credentials, of all clouds.
 
 
-def seeking(url: str) -> str:
-    """What obstore says when it finds no credentials and asks the machine it runs on, which has none either."""
+def without_credentials(url: str) -> str:
+    """Return obstore's message if neither the environment nor the machine has credentials."""
     return f"Generic error: Error performing token request: Error performing GET {url} in 5ms - error sending request"
 
 
@@ -163,11 +163,11 @@ def seeking(url: str) -> str:
         ("az", "http://169.254.169.254/metadata/identity/oauth2/token", "AZURE_STORAGE_ACCOUNT_KEY"),
     ],
 )
-def test_without_credentials_one_line_says_what_to_do(
+def test_missing_credentials_are_reported_with_a_remedy(
     scheme: str, asked: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def get(*_: object) -> None:
-        raise GenericError(seeking(asked))
+        raise GenericError(without_credentials(asked))
 
     monkeypatch.setattr("endive.objects.remote.obstore.get", get)
     objects = RemoteStore(None, None, f"{scheme}://bucket/store")
@@ -176,27 +176,25 @@ def test_without_credentials_one_line_says_what_to_do(
         objects.get("a")
 
 
-def test_credentials_that_cannot_be_renewed_are_waited_for(
-    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_to_renew_credentials_is_temporary(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def put(*_: object, **__: object) -> None:
-        raise GenericError(seeking("http://169.254.169.254/latest/api/token"))
+        raise GenericError(without_credentials("http://169.254.169.254/latest/api/token"))
 
     objects.put("a", b"")
     monkeypatch.setattr("endive.objects.remote.obstore.put", put)
 
-    with pytest.raises(StorageUnavailableError, match="token"):  # and not: whether it happened is not known
+    with pytest.raises(StorageUnavailableError, match="token"):  # not `OutcomeUnknownError`
         objects.put_if_absent("b", b"")
 
 
-def test_the_account_that_azure_needs_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_azure_account_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
 
     with pytest.raises(ConfigurationError, match="AZURE_STORAGE_ACCOUNT_NAME"):
         open_objects("az://container/store")
 
 
-def test_a_profile_of_aws_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_aws_profile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "credentials"
     file.write_text("[default]\naws_access_key_id = one\n[other]\naws_access_key_id = two\naws_secret_access_key = x\n")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -205,8 +203,8 @@ def test_a_profile_of_aws_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AWS_PROFILE", "other")
     assert credentials_of_aws("s3://bucket")()["access_key_id"] == "two"
 
-    monkeypatch.setenv("AWS_PROFILE", "nobody's")
-    with pytest.raises(ConfigurationError, match="nobody's"):
+    monkeypatch.setenv("AWS_PROFILE", "unknown")
+    with pytest.raises(ConfigurationError, match="unknown"):
         open_objects("s3://bucket/store")
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "from the environment")

@@ -1,4 +1,4 @@
-"""What every object store promises: one suite, all stores that need no server."""
+"""The contract of object stores: one suite for all stores that need no server."""
 
 import os
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     return make(tmp_path)
 
 
-def test_what_was_put_is_got(objects: ObjectStore) -> None:
+def test_get_returns_the_bytes_that_were_put(objects: ObjectStore) -> None:
     assert objects.put_if_absent("a/b", b"body")
 
     assert objects.get("a/b") == b"body"
@@ -85,7 +85,7 @@ def test_a_listing_says_when_objects_were_written(objects: ObjectStore) -> None:
     assert before_ms - 1000 <= info.modified_unix_ms <= unix_ms() + 1000
 
 
-def test_what_was_deleted_is_gone_and_can_be_deleted_again(objects: ObjectStore) -> None:
+def test_delete_is_idempotent(objects: ObjectStore) -> None:
     objects.put_if_absent("a", b"1")
 
     objects.delete("a")
@@ -96,7 +96,7 @@ def test_what_was_deleted_is_gone_and_can_be_deleted_again(objects: ObjectStore)
     assert objects.put_if_absent("a", b"2")
 
 
-def test_put_writes_over_what_is_there(objects: ObjectStore) -> None:
+def test_put_replaces_an_object(objects: ObjectStore) -> None:
     objects.put("a", b"1")
     objects.put("a", b"2")
 
@@ -104,7 +104,7 @@ def test_put_writes_over_what_is_there(objects: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/a", "a//b", "../a", "a/..", "."])
-def test_a_path_stays_inside(objects: ObjectStore, path: str) -> None:
+def test_paths_outside_of_the_store_are_refused(objects: ObjectStore, path: str) -> None:
     with pytest.raises(ValueError, match="not an object path"):
         objects.put_if_absent(path, b"")
 
@@ -120,7 +120,7 @@ def test_half_written_files_are_not_objects(tmp_path: Path) -> None:
     assert [info.path for info in objects.list("wal/")] == ["wal/1"]
 
 
-def test_a_directory_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
     with pytest.raises(StorageAccessError, match="a file is where a directory should be") as raised:

@@ -1,4 +1,4 @@
-"""What every record store promises. Servers are tested in `tests/servers/`; DynamoDB's client is a stand-in here."""
+"""The contract of record stores. Servers are tested in `tests/servers/`; here, DynamoDB's client is a fake."""
 
 import gc
 import sqlite3
@@ -16,10 +16,10 @@ from endive.protocol.two_phase import TransferRecord
 from tests.threads import winners
 
 
-class Dynamo:
-    """The five calls of boto3's client that are used, with their conditions, on a dictionary."""
+class FakeDynamo:
+    """The five calls of boto3's client that Endive uses, with their conditions, on a dictionary."""
 
-    class exceptions:  # noqa: N801 - as boto3 has it
+    class exceptions:  # noqa: N801 - boto3's name
         class ConditionalCheckFailedException(Exception):  # noqa: N818
             pass
 
@@ -30,7 +30,7 @@ class Dynamo:
 
     def _key(self, item: dict[str, Any]) -> str:
         if self.is_down:
-            raise TimeoutError("no answer")
+            raise TimeoutError("timed out")
         return str(item["destination"]["S"])
 
     def put_item(self, TableName: str, Item: dict[str, Any], ConditionExpression: str) -> None:  # noqa: N803
@@ -66,7 +66,9 @@ class Dynamo:
 @pytest.fixture(params=["sqlite", "dynamodb"])
 def records(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RecordStore]:
     opened = (
-        open_records(f"sqlite://{tmp_path}/records.db") if request.param == "sqlite" else DynamoRecords(Dynamo(), "t")
+        open_records(f"sqlite://{tmp_path}/records.db")
+        if request.param == "sqlite"
+        else DynamoRecords(FakeDynamo(), "t")
     )
     yield opened
     opened.close()
@@ -100,14 +102,14 @@ def test_of_many_inserts_one_wins(records: RecordStore) -> None:
         assert records.get(name) == TransferRecord(name, f"source {won}", False)
 
 
-def test_an_insert_without_an_answer_is_unknown_and_a_read_unavailable() -> None:
-    client = Dynamo()
+def test_after_a_timeout_an_insert_is_unknown_and_a_read_unavailable() -> None:
+    client = FakeDynamo()
     records = DynamoRecords(client, "t")
     client.is_down = True
 
     with pytest.raises(OutcomeUnknownError):
         records.insert("wal/1", "source")
-    with pytest.raises(StorageUnavailableError, match="no answer"):
+    with pytest.raises(StorageUnavailableError, match="timed out"):
         records.get("wal/1")
 
 

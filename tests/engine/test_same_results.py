@@ -189,3 +189,31 @@ def test_writers_of_a_closed_loop_begin_in_the_order_of_their_numbers() -> None:
     reference, compiled = simulate(settings, 1, "reference"), simulate(settings, 1, "compiled")
     assert reference.table.equals(compiled.table)
     assert reference.table["t_commit"].to_pylist()[:2] == [1.5, 4.5]  # the second reads the first one's entry
+
+
+def test_an_attempt_that_cannot_append_its_entry_fails_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("endive.sim.requests.APPENDS_MAX", 2)
+    text = """
+        simulation.duration_ms = 1_000
+        storage.provider = "instant"
+        catalog = { type = "instant", latency_ms = 1, num_tables = 2 }
+        [storage.latency]
+        read.value = 1
+        write.value = 1
+        append.value = 5
+        [transaction]
+        arrivals = "closed"
+        writers = 8
+        think.value = 1
+        runtime.value = 0
+        retry = 3
+        manifest_list_mode = "append"
+        operation_types.fast_append = 1
+        """
+    settings = parse_configuration(text)
+    reference, compiled = simulate(settings, 1, "reference"), simulate(settings, 1, "compiled")
+    assert reference.table.equals(compiled.table)
+    assert reference.counters == compiled.counters
+    gave_up = compiled.counters["manifest_file_writes"] - compiled.counters["manifest_append_physical_success"]
+    assert gave_up > 8  # more than those in flight at the end
+    assert "aborted" in compiled.table["status"].to_pylist()

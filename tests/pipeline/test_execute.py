@@ -73,7 +73,7 @@ def test_every_run_gives_the_row_that_it_gives_alone(spark: SparkSession, tmp_pa
     assert not list(tmp_path.glob("**/*.part"))
 
 
-def test_what_is_done_is_not_done_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_done_runs_are_not_repeated(spark: SparkSession, tmp_path: Path) -> None:
     plan = small_plan()
     executed(plan, tmp_path, spark)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*")}
@@ -83,7 +83,7 @@ def test_what_is_done_is_not_done_again(spark: SparkSession, tmp_path: Path) -> 
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*")} == before
 
 
-def test_a_larger_or_changed_sweep_runs_only_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_larger_or_changed_sweep_runs_only_new_experiments(spark: SparkSession, tmp_path: Path) -> None:
     executed(small_plan(), tmp_path, spark)
 
     larger = small_plan(tables="[1, 3, 5]")

@@ -83,7 +83,7 @@ def test_an_old_java_is_not_taken(machine: Path, text: str) -> None:
         find_java()
 
 
-def test_java_home_that_is_of_no_use_is_told_and_the_next_one_taken(
+def test_an_unsuitable_java_home_is_reported_and_the_next_java_used(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     java_of(machine.parent)
@@ -96,24 +96,24 @@ def test_java_home_that_is_of_no_use_is_told_and_the_next_one_taken(
 
 
 @pytest.mark.parametrize(
-    ("says", "code", "told"),
+    ("says", "code", "message"),
     [
         ("Unable to locate a Java Runtime.\n", 1, "fails: Unable to locate a Java Runtime."),
         ("", 3, "fails: exit code 3"),
-        ("hello\n", 0, "does not tell its version"),
+        ("hello\n", 0, "does not report its version"),
         (SETTINGS.format(home="/nowhere", version=17), 0, "names /nowhere as its home, which has no bin/java"),
     ],
 )
-def test_a_broken_java_is_told(machine: Path, says: str, code: int, told: str) -> None:
+def test_a_broken_java_is_reported(machine: Path, says: str, code: int, message: str) -> None:
     fake_java(machine.parent, says, code)
 
     with pytest.raises(SparkUnavailableError) as caught:
         find_java()
 
-    assert told in caught.value.problem
+    assert message in caught.value.problem
 
 
-def test_a_java_that_cannot_be_run_is_told(machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_cannot_be_run_is_reported(machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_of(tmp_path / "jvm")))
     (tmp_path / "jvm" / "bin" / "java").write_bytes(b"\x7fELF of another processor")
 
@@ -167,7 +167,7 @@ def test_shims_are_made_by_many_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     subprocess.run([home / "bin" / "java"], check=True)
 
 
-def test_a_damaged_shim_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_shim_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     program = java._shim(Path("/bin/true")) / "bin" / "java"
     program.write_text("", encoding="utf-8")

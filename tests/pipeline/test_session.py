@@ -50,7 +50,7 @@ def test_every_master_of_a_cluster_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("spark://host", "'host' is not host:port"),
         ("spark://", "'' is not host:port"),
@@ -65,12 +65,12 @@ def test_every_master_of_a_cluster_is_known() -> None:
         ("local-cluster[2,1,1024]", "not a local master"),
     ],
 )
-def test_a_malformed_master_is_told_before_anything_starts(url: str, told: str) -> None:
+def test_a_malformed_master_is_reported_before_anything_starts(url: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught, spark_session(url):
         pass
 
     (fault,) = caught.value.errors
-    assert told in fault
+    assert message in fault
     assert "spark://host:7077" in fault
 
 
@@ -81,14 +81,14 @@ def closed_port() -> int:
     return port
 
 
-def test_a_master_that_does_not_answer_is_told_at_once(closed_port: int) -> None:
+def test_a_master_that_does_not_answer_is_reported_at_once(closed_port: int) -> None:
     url = f"spark://127.0.0.1:{closed_port}"
 
     with pytest.raises(SparkUnavailableError) as caught:
         reach(parse_master(url))
 
     assert caught.value.problem == f"no Spark master answers at {url} (127.0.0.1:{closed_port}: Connection refused)"
-    assert "start it, or mend the URL" in caught.value.remedy
+    assert "start it, or correct the URL" in caught.value.remedy
 
 
 def test_one_of_several_masters_is_enough_and_tells_this_machine_s_address(closed_port: int) -> None:
@@ -116,8 +116,8 @@ esac
 """
 
 
-@pytest.mark.parametrize(("code", "told"), [(1, "with code 1"), (52, "ran out of memory at its start")])
-def test_a_jvm_that_ends_at_its_start_is_told_with_its_last_lines(tmp_path: Path, code: int, told: str) -> None:
+@pytest.mark.parametrize(("code", "message"), [(1, "with code 1"), (52, "ran out of memory at its start")])
+def test_a_jvm_that_ends_at_its_start_is_reported_with_its_last_lines(tmp_path: Path, code: int, message: str) -> None:
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     program = home / "bin" / "java"
@@ -131,7 +131,7 @@ def test_a_jvm_that_ends_at_its_start_is_told_with_its_last_lines(tmp_path: Path
     ):
         pass
 
-    assert told in caught.value.problem
+    assert message in caught.value.problem
     assert caught.value.log == ("Error: no room for the heap",)
     assert not directory.exists()
 
@@ -279,4 +279,4 @@ def test_a_jvm_that_is_killed_ends_in_one_message(tmp_path: Path) -> None:
         output, errors = program.communicate(timeout=DEADLINE_S)
 
     assert (program.returncode, output) == (1, "")
-    assert errors.startswith("Spark's JVM was killed, as Linux does when memory runs out, in the middle of the work; ")
+    assert errors.startswith("Spark's JVM was killed, as Linux does when memory runs out, during the session; ")

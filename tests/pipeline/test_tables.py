@@ -38,7 +38,7 @@ def numbers(spark: SparkSession, *range_: int, parts: int = 3) -> DataFrame:
     return spark.range(start, end, 1, parts).selectExpr("id", "concat('n', id) as name")
 
 
-def test_what_is_written_is_read_back_by_spark_and_by_pyiceberg(spark: SparkSession, lake: Lake) -> None:
+def test_written_rows_are_read_back_by_spark_and_by_pyiceberg(spark: SparkSession, lake: Lake) -> None:
     lake.save(numbers(spark, 1000))
     lake.save(numbers(spark, 1000, 1500))
 
@@ -102,7 +102,7 @@ def test_a_job_that_fails_leaves_no_visible_file_and_no_file_at_all(spark: Spark
     assert {path.as_uri() for path in lake.data_files()} == lake.live_files()
 
 
-def test_a_frame_that_does_not_fit_is_told_before_anything_is_written(spark: SparkSession, lake: Lake) -> None:
+def test_a_frame_that_does_not_fit_is_reported_before_anything_is_written(spark: SparkSession, lake: Lake) -> None:
     with pytest.raises(PySparkException, match="column 'id' is long in the table, string in the frame"):
         lake.save(spark.range(3).selectExpr("cast(id as string) id", "id as more"))
 

@@ -128,7 +128,7 @@ def test_two_jobs_that_append_at_once_lose_nothing(lake: Lake) -> None:
     assert lake.ids() == list(range(6))
 
 
-def test_a_lost_race_is_tried_again_on_top_of_what_won(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_race_is_retried_on_top_of_the_winner(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, fast, first = lake.writer(ROWS, overwrite=True), lake.writer(ROWS), lake.writer(ROWS)
     first.commit([message_of(first, [0])])
     message = message_of(slow, [1])
@@ -218,7 +218,7 @@ def test_nothing_that_fails_after_the_commit_deletes_its_files(lake: Lake, monke
     assert lake.ids() == [1]
 
 
-def test_a_branch_that_is_not_there_is_told(lake: Lake) -> None:
+def test_a_missing_branch_is_reported(lake: Lake) -> None:
     writer = lake.writer(ROWS, branch="trail")
 
     with pytest.raises(ConfigurationError, match="there is no branch 'trail'"):
@@ -238,7 +238,7 @@ def test_a_certain_failure_deletes_the_files(lake: Lake, monkeypatch: pytest.Mon
     assert lake.data_files() == set()
 
 
-def test_a_failed_task_lets_abort_delete_what_the_others_wrote(lake: Lake) -> None:
+def test_after_a_failed_task_abort_deletes_the_files_of_the_others(lake: Lake) -> None:
     writer = lake.writer(ROWS)
     message = message_of(writer, [1])
 
@@ -258,7 +258,7 @@ def test_abort_after_a_commit_that_happened_deletes_nothing(lake: Lake) -> None:
     assert lake.ids() == [1]
 
 
-def test_a_task_that_fails_deletes_what_it_wrote(lake: Lake) -> None:
+def test_a_failed_task_deletes_its_files(lake: Lake) -> None:
     writer = lake.writer(ROWS)
 
     def rows() -> object:
@@ -271,14 +271,14 @@ def test_a_task_that_fails_deletes_what_it_wrote(lake: Lake) -> None:
     assert lake.data_files() == set()
 
 
-def test_a_table_that_was_dropped_and_created_anew_is_not_written_to(lake: Lake) -> None:
+def test_a_table_that_was_dropped_and_created_again_is_not_written_to(lake: Lake) -> None:
     writer = lake.writer(ROWS)
     message = message_of(writer, [1])
     with lake.catalog() as catalog:
         catalog.drop_table("db.t")
     lake.create()
 
-    with pytest.raises(Exception, match="dropped and created anew"):
+    with pytest.raises(Exception, match="dropped and created again"):
         writer.commit([message])
 
     assert lake.rows() == []
@@ -357,7 +357,7 @@ def test_overwriting_with_nothing_empties_the_table(lake: Lake) -> None:
     assert lake.rows() == []
 
 
-def test_overwrite_filter_replaces_what_matches(lake: Lake) -> None:
+def test_overwrite_filter_replaces_matching_rows(lake: Lake) -> None:
     first = lake.writer(ROWS)
     first.commit([message_of(first, [1, 2, 3])])
     second = lake.writer(ROWS, overwrite=True, overwrite_filter="id >= 2")

@@ -128,7 +128,7 @@ def test_a_batch_of_a_stream_without_a_name_is_refused(lake: Lake) -> None:
     """Batches go by the stream's id and their number. Without an id, batch 0 of another stream would be known."""
     writer = BatchWriter(place_of({**lake.options, "path": "db.t"}), WriteOptions(), ROWS)
 
-    with pytest.raises(ConfigurationError, match="which stream"):
+    with pytest.raises(ConfigurationError, match="does not identify the stream"):
         writer.commit([writer.write(iter([batch_of([1])]))], 0)
 
     assert lake.rows() == []

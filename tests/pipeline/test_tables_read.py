@@ -21,7 +21,7 @@ from pyspark.sql import types as spark
 from endive.errors import ConfigurationError
 from endive.spark.source.data_source import PushingReader
 from endive.spark.source.filters import pushed
-from endive.spark.source.scanning import Files
+from endive.spark.source.scanning import FilePartition
 from endive.spark.source.types import arrow_schema, misfits, struct_of
 from tests.pipeline.lakes import ROWS, Lake, append, frame, read_all
 
@@ -44,7 +44,7 @@ def test_an_empty_table_has_no_rows(lake: Lake) -> None:
     assert lake.read() == []
 
 
-def test_a_reader_reads_what_was_there_when_the_frame_was_made(lake: Lake) -> None:
+def test_a_reader_reads_the_snapshot_of_the_frames_creation(lake: Lake) -> None:
     append(lake, 1)
     source = lake.source()
     schema = source.schema()
@@ -72,7 +72,7 @@ def test_a_snapshot_a_time_a_tag_and_a_branch_are_read_as_of_then(lake: Lake) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"snapshot_id": "7"}, "there is no snapshot 7"),
         ({"as_of_timestamp": "7"}, "no snapshot as old as 7"),
@@ -82,25 +82,25 @@ def test_a_snapshot_a_time_a_tag_and_a_branch_are_read_as_of_then(lake: Lake) ->
         ({"as_of_timestamp": "yesterday"}, "neither Unix milliseconds nor an ISO time"),
         ({"as_of_timestamp": "2026-01-01T00:00:00"}, "with its zone"),
         ({"snapshot_id": "abc"}, "snapshot-id 'abc' is not a number"),
-        ({"snapshotid": "7"}, "there is no option 'snapshotid'; 'snapshot-id' is meant"),
+        ({"snapshotid": "7"}, "there is no option 'snapshotid'; did you mean 'snapshot-id'?"),
         ({"filter": "id >"}, "filter 'id >' cannot be read"),
         ({"push_filters": "yes"}, "push-filters 'yes' is neither true nor false"),
     ],
 )
-def test_a_wrong_option_is_told(lake: Lake, options: dict[str, str], told: str) -> None:
+def test_a_wrong_option_is_reported(lake: Lake, options: dict[str, str], message: str) -> None:
     append(lake, 1)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         lake.reader(**options)
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
         Lake(Path("/nowhere")).source("t", catlog="x").schema()
 
     assert len(caught.value.errors) == 2
 
 
-def test_a_url_without_a_catalog_is_told_and_none_is_made(tmp_path: Path) -> None:
+def test_a_url_without_a_catalog_is_reported_and_none_is_created(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="no catalog"):
         Lake(tmp_path / "elsewhere").reader()
 
@@ -110,7 +110,7 @@ def test_a_url_without_a_catalog_is_told_and_none_is_made(tmp_path: Path) -> Non
 def test_rows_that_a_delete_file_takes_away_are_not_read(lake: Lake) -> None:
     append(lake, 1, 2, 3)
     (partition,) = lake.reader().partitions()
-    assert isinstance(partition, Files)
+    assert isinstance(partition, FilePartition)
     (task,) = partition.tasks
     path = lake.path / "deletes.parquet"
     pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": pa.array([1], pa.int64())}), path)
@@ -142,16 +142,16 @@ def test_only_the_columns_asked_for_are_read(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("struct", "told"),
+    ("struct", "message"),
     [
         (spark.StructType().add("id", "string"), "column 'id' is bigint, not string"),
         (spark.StructType().add("name", "string", nullable=False), "column 'name' may be null"),
         (spark.StructType().add("nane", "string"), "no column 'nane'"),
     ],
 )
-def test_a_schema_that_the_table_does_not_have_is_told(lake: Lake, struct: spark.StructType, told: str) -> None:
+def test_a_schema_that_the_table_does_not_have_is_reported(lake: Lake, struct: spark.StructType, message: str) -> None:
     append(lake, 1)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         read_all(lake.source().reader(struct))
 
 
@@ -230,13 +230,13 @@ def test_every_type_and_nulls_come_back_as_they_were_written(tmp_path: Path, zon
     assert batch.schema == arrow_schema(struct)
 
 
-def test_types_that_spark_does_not_have_are_all_told() -> None:
+def test_all_types_that_spark_does_not_have_are_reported() -> None:
     schema = Schema(NestedField(1, "a", ice.UUIDType()), NestedField(2, "b", ice.TimeType()))
 
     with pytest.raises(ConfigurationError) as caught:
         struct_of(schema, "db.t")
 
-    assert [fault.split(",")[0] for fault in caught.value.errors] == ["column a is uuid", "column b is time"]
+    assert [error.split(",")[0] for error in caught.value.errors] == ["column a is uuid", "column b is time"]
 
 
 # Frames that fit.
@@ -264,7 +264,7 @@ def test_a_frame_fits_that_has_fewer_columns_or_narrower_types(struct: spark.Str
 
 
 @pytest.mark.parametrize(
-    ("struct", "told"),
+    ("struct", "message"),
     [
         (frame(share="double"), "the frame has no column 'id', which the table requires"),
         (frame(id="string"), "column 'id' is long in the table, string in the frame; cast it"),
@@ -276,10 +276,10 @@ def test_a_frame_fits_that_has_fewer_columns_or_narrower_types(struct: spark.Str
         (frame(id="long").add("inner", frame(z="long")), "the table has no column 'inner.z'"),
     ],
 )
-def test_a_frame_that_does_not_fit_is_told_why(struct: spark.StructType, told: str) -> None:
-    (fault,) = misfits(TABLE, struct)
+def test_a_frame_that_does_not_fit_is_refused_with_the_reason(struct: spark.StructType, message: str) -> None:
+    (error,) = misfits(TABLE, struct)
 
-    assert fault.startswith(told)
+    assert error.startswith(message)
 
 
 def test_a_null_in_a_required_column_fails_the_task_and_leaves_nothing(lake: Lake) -> None:

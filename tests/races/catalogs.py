@@ -1,8 +1,8 @@
 """Processes for the explorer that use one catalog, and what must hold of it in every state.
 
-The catalog's own works run on the store's own protocol. Two commit: one as tables do that write their metadata file in
-the background (the change is worked out inside the transaction), one as all others do (it is worked out before, on a
-version that may be old by then). Meanwhile somebody renames the table, and somebody drops it under either name.
+The catalog's own transaction functions run on the store's own protocol. Two processes commit: one as tables do that
+write their metadata file in the background (the change is applied in the transaction), one as all others do (it is
+prepared on a version that may be old by then). Meanwhile one process renames the table, and one drops it.
 
 What a process keeps between two requests has to be plain, so it keeps records as bytes.
 """
@@ -80,7 +80,7 @@ def change_of(letter: str, name: Identifier) -> TableChange:
     return TableChange(name, (*requirements, AssertRefSnapshotId(ref="main", snapshot_id=None)), updates)
 
 
-# Works.
+# Transaction functions.
 
 
 def follows(_properties: object) -> bool:

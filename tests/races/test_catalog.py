@@ -94,7 +94,7 @@ def test_nothing_goes_wrong_in_long_searches(case: Case) -> None:
     assert searched(*case).violation is None
 
 
-def test_a_commit_that_does_not_look_at_the_version_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_does_not_check_the_version_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def fits_by_name(rows: ChangedRows, record: TableRecord | None) -> bool:
         return (record is None) == (rows.base_uuid is None)
 
@@ -103,7 +103,7 @@ def test_a_commit_that_does_not_look_at_the_version_is_found(monkeypatch: pytest
     assert searched(COMMITTERS, Bounds(preemptions=2)).violation is not None
 
 
-def test_a_commit_that_is_not_remembered_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_without_a_stored_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgets(*_: object) -> Steps[None]:
         yield from ()
 
@@ -112,7 +112,7 @@ def test_a_commit_that_is_not_remembered_is_found(monkeypatch: pytest.MonkeyPatc
     assert searched({"repeating": partial(repeating, "b", STATE)}, Bounds()).violation is not None
 
 
-def test_who_clears_without_looking_for_the_mark_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_up_that_does_not_check_the_mark_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def clears_anyway(tx: Transaction, _: UUID, keys: tuple[bytes, ...]) -> Steps[bool]:
         yield from ()
         for key in keys:
@@ -124,7 +124,7 @@ def test_who_clears_without_looking_for_the_mark_is_found(monkeypatch: pytest.Mo
     assert searched(COMING_BACK, Bounds(preemptions=2)).violation is not None
 
 
-def test_who_comes_back_without_looking_for_the_mark_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registration_that_does_not_check_the_mark_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def never_minds(*_: object) -> Steps[None]:
         yield from ()
 

@@ -1,4 +1,4 @@
-"""Two-phase create: stopped after every step, it is durable and visible or never happened."""
+"""Two-phase create: a writer that crashes after any step leaves an object that is durable and visible, or none."""
 
 import sqlite3
 from itertools import count
@@ -26,14 +26,14 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class NoConditions(MemoryStore):
-    """An object store without conditional writes: a create that is not two-phase would be a mistake."""
+    """An object store without conditional writes."""
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
         raise NotImplementedError
 
 
 class Setting:
-    """Objects, records and a clock that a test moves."""
+    """An object store, a record store and a clock that a test sets."""
 
     def __init__(self, directory: Path) -> None:
         self.now_ms = 0
@@ -43,7 +43,7 @@ class Setting:
         self.store = TwoPhaseStore(self.objects, self.records, lambda: f"{next(numbers):032x}", lambda: self.now_ms)
 
     def stopped_after(self, steps: Steps[object], requests: int) -> list[Request[object]]:
-        """Carry out so many requests of a protocol, then let it die."""
+        """Execute the first requests of a protocol, then crash it."""
         done: list[Request[object]] = []
         request = next(steps)
         for _ in range(requests):
@@ -65,11 +65,11 @@ STEPS = 6  # new id, source, record, copy, commit, delete the source
 
 
 @pytest.mark.parametrize("steps", range(1, STEPS + 1))
-def test_a_writer_that_dies_anywhere_leaves_all_or_nothing(setting: Setting, steps: int) -> None:
+def test_a_writer_that_crashes_anywhere_leaves_all_or_nothing(setting: Setting, steps: int) -> None:
     done = setting.stopped_after(create_in_two_phases("wal/1", b"body", 7), steps)
     happened = any(isinstance(request, InsertRecord) for request in done)
 
-    # Before anybody has recovered, readers see it, and a rival is refused, exactly if the record is there.
+    # Before any recovery, the object is visible, and another create refused, if and only if the record exists.
     assert setting.store.get("wal/1") == (b"body" if happened else None)
     assert setting.store.get_range("wal/1", 1, 2) == (b"od" if happened else None)
     assert [info.path for info in setting.store.list("wal/")] == (["wal/1"] if happened else [])
@@ -83,7 +83,7 @@ def test_a_writer_that_dies_anywhere_leaves_all_or_nothing(setting: Setting, ste
 
 
 @pytest.mark.parametrize("steps", range(1, 12))
-def test_a_recovery_that_dies_anywhere_can_be_done_again(setting: Setting, steps: int) -> None:
+def test_a_recovery_that_crashes_anywhere_can_be_repeated(setting: Setting, steps: int) -> None:
     setting.stopped_after(create_in_two_phases("wal/1", b"one", 7), 3)
     setting.stopped_after(create_in_two_phases("wal/2", b"two", 7), 3)
     setting.stopped_after(recover(), steps)
@@ -94,7 +94,7 @@ def test_a_recovery_that_dies_anywhere_can_be_done_again(setting: Setting, steps
     assert setting.records.open_records("") == ()
 
 
-def test_collection_recovers_instead_of_deleting_a_source_that_an_open_record_names(setting: Setting) -> None:
+def test_recovery_copies_an_old_source_that_an_open_record_names(setting: Setting) -> None:
     setting.stopped_after(create_in_two_phases("wal/1", b"body", 7), 3)
     setting.now_ms += 2 * DAY_MS
 
@@ -104,7 +104,7 @@ def test_collection_recovers_instead_of_deleting_a_source_that_an_open_record_na
     assert setting.store.get("wal/1") == b"body"
 
 
-def test_a_source_that_nobody_names_goes_after_a_day(setting: Setting) -> None:
+def test_a_source_without_a_record_is_deleted_after_a_day(setting: Setting) -> None:
     setting.stopped_after(create_in_two_phases("wal/1", b"body", 7), 2)
 
     assert setting.store.recover().orphans == ()
@@ -138,12 +138,12 @@ def test_a_lost_source_is_an_error_of_the_opening_until_its_record_is_released(s
         assert store.get(b"a") == b"1"
 
 
-def test_a_lost_answer_of_the_record_store_is_settled_by_looking(setting: Setting) -> None:
+def test_after_a_lost_reply_of_the_record_store_the_record_is_read(setting: Setting) -> None:
     steps = create_in_two_phases("wal/1", b"body", 7)
     request = next(steps)
     while not isinstance(request, InsertRecord):
         request = steps.send(setting.store._answer(request))
-    setting.store._answer(request)  # it is there, but nobody tells the writer
+    setting.store._answer(request)  # inserted, but the reply is lost
     request = steps.throw(OutcomeUnknownError("wal/1"))
     with pytest.raises(StopIteration) as ended:  # noqa: PT012
         while True:
@@ -152,13 +152,13 @@ def test_a_lost_answer_of_the_record_store_is_settled_by_looking(setting: Settin
     assert ended.value.value is True
 
 
-def test_a_client_that_repeats_an_insert_by_itself_does_not_lose_to_itself(setting: Setting) -> None:
+def test_an_insert_that_a_client_has_retried_does_not_lose_to_itself(setting: Setting) -> None:
     steps = create_in_two_phases("wal/1", b"body", 7)
     request = next(steps)
     while not isinstance(request, InsertRecord):
         request = steps.send(setting.store._answer(request))
     setting.store._answer(request)
-    reply: object = False  # what the client was told the second time
+    reply: object = False  # the reply to the retry
     with pytest.raises(StopIteration) as ended:  # noqa: PT012
         while True:
             request = steps.send(reply)
@@ -168,7 +168,7 @@ def test_a_client_that_repeats_an_insert_by_itself_does_not_lose_to_itself(setti
     assert setting.store.get("wal/1") == b"body"
 
 
-def test_an_insert_that_met_a_record_which_is_gone_is_unknown(setting: Setting) -> None:
+def test_an_insert_that_conflicts_with_a_deleted_record_is_unknown(setting: Setting) -> None:
     steps = create_in_two_phases("wal/1", b"body", 7)
     request = next(steps)
     while not isinstance(request, InsertRecord):
@@ -200,7 +200,7 @@ def test_an_object_is_deleted_before_its_record(setting: Setting) -> None:
     assert setting.store.put_if_absent("wal/1", b"again")
 
 
-def test_records_are_what_was_inserted(setting: Setting) -> None:
+def test_records_are_inserted_committed_and_deleted(setting: Setting) -> None:
     assert setting.records.insert("a", "source")
     assert not setting.records.insert("a", "other")
     assert setting.records.get("a") == TransferRecord("a", "source", False)
@@ -222,7 +222,7 @@ def test_the_store_runs_on_it(setting: Setting) -> None:
             assert len(list(store.scan())) == round_number + 1
 
 
-def test_a_collection_of_the_store_finishes_what_others_have_left(setting: Setting) -> None:
+def test_garbage_collection_finishes_the_creates_of_crashed_writers(setting: Setting) -> None:
     with Store(setting.store, options=StoreOptions(compact_here=False, retention_ms=0)) as store:
         store.put(b"a", b"1")
         setting.stopped_after(create_in_two_phases("levels/1", b"left behind", 7), 3)

@@ -1,7 +1,7 @@
 """The explorer on two-phase create: alone, and under the store's own protocols.
 
-Every search prints its number of states (`pytest -s`). Bounds: a reply may be lost while its request still arrives, and
-here nobody repeats a request but the protocol itself (`resent=()`); a request may be refused; a process may crash.
+Every search prints its number of states (`pytest -s`). A reply may be lost while its request still takes effect, and
+only the protocol itself retries (`resent=()`); a request may be refused; a process may crash.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from tests.races.two_phase_scenarios import (
     creator,
     deleter,
     in_two_phases,
-    looker,
+    reading_process,
     recovery,
     store_invariants,
 )
@@ -44,7 +44,7 @@ CREATORS: dict[str, Program] = {"writer a": partial(creator, "a"), "writer b": p
 ONE_WRITER: dict[str, Program] = {"writer a": partial(creator, "a")}
 RECOVERY: dict[str, Program] = {"recovery": recovery}
 COLLECTION: dict[str, Program] = {"collection": partial(recovery, AT_ONCE_MS)}
-READER: dict[str, Program] = {"reader": looker}
+READER: dict[str, Program] = {"reader": reading_process}
 ALL: dict[str, Program] = {**CREATORS, **RECOVERY, **READER}
 
 CREATING: dict[str, Case] = {
@@ -60,18 +60,18 @@ CREATING: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("case", CREATING.values(), ids=CREATING.keys())
-def test_nothing_goes_wrong_when_creating(case: Case) -> None:
+def test_creates_violate_no_invariant(case: Case) -> None:
     assert searched(*case, INVARIANTS, {}).violation is None
 
 
-def test_a_collection_for_which_everything_is_old_loses_nothing_acknowledged() -> None:
+def test_a_recovery_with_a_clock_far_ahead_loses_no_acknowledged_create() -> None:
     invariants = {name: invariant for name, invariant in INVARIANTS.items() if name != NOTHING_LOST}
     bounds = Bounds(lost_replies=1, refusals=1, resent=())
 
     assert searched({**CREATORS, **COLLECTION}, bounds, invariants, {}).violation is None
 
 
-def test_a_name_is_free_again_only_when_its_object_is_gone() -> None:
+def test_a_name_can_be_created_again_only_after_its_object_was_deleted() -> None:
     programs: dict[str, Program] = {"deleter": deleter, **ONE_WRITER}
 
     assert searched(programs, Bounds(resent=()), INVARIANTS, {}).violation is None
@@ -119,17 +119,17 @@ LONG_STORE: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("case", STORE.values(), ids=STORE.keys())
-def test_nothing_goes_wrong_with_the_store(case: Case) -> None:
+def test_the_store_violates_no_invariant(case: Case) -> None:
     assert searched(*case, store_invariants(), OBJECTS).violation is None
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("case", LONG_STORE.values(), ids=LONG_STORE.keys())
-def test_nothing_goes_wrong_with_the_store_in_long_searches(case: Case) -> None:
+def test_the_store_violates_no_invariant_in_long_searches(case: Case) -> None:
     assert searched(*case, store_invariants(), OBJECTS).violation is None
 
 
-# Mutants: the document's two holes first.
+# Mutants. The first two are defects of a two-phase write as it is often described.
 
 MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, str]] = {
     "collection does not recover first": (
@@ -174,7 +174,7 @@ STORE_MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program], Bounds, st
 
 
 @pytest.mark.parametrize("case", MUTANTS.values(), ids=MUTANTS.keys())
-def test_the_search_finds_what_is_wrong_with_a_mutant(
+def test_the_search_finds_mutants(
     case: tuple[Callable[[], Any], dict[str, Program], Bounds, str],
 ) -> None:
     mutant, programs, bounds, expected = case
@@ -186,7 +186,7 @@ def test_the_search_finds_what_is_wrong_with_a_mutant(
 
 
 @pytest.mark.parametrize("case", STORE_MUTANTS.values(), ids=STORE_MUTANTS.keys())
-def test_the_search_finds_what_is_wrong_with_a_mutant_below_the_store(
+def test_the_search_finds_mutants_below_the_store(
     case: tuple[Callable[[], Any], dict[str, Program], Bounds, str],
 ) -> None:
     mutant, programs, bounds, expected = case
@@ -197,7 +197,7 @@ def test_the_search_finds_what_is_wrong_with_a_mutant_below_the_store(
     assert expected in found.violation
 
 
-def test_a_name_that_is_free_too_early_loses_a_write() -> None:
+def test_a_record_that_is_deleted_too_early_loses_a_write() -> None:
     programs: dict[str, Program] = {"deleter": deleter, **ONE_WRITER}
     with mutants.a_record_deleted_before_its_object():
         found = searched(programs, Bounds(resent=()), INVARIANTS, {})

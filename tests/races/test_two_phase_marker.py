@@ -238,7 +238,7 @@ MUTANTS: dict[str, tuple[Callable[[], Any], dict[str, Program]]] = {
 
 
 @pytest.mark.parametrize("case", MUTANTS.values(), ids=MUTANTS.keys())
-def test_the_search_finds_what_is_wrong_with_a_mutant(case: tuple[Callable[[], Any], dict[str, Program]]) -> None:
+def test_the_search_finds_mutants(case: tuple[Callable[[], Any], dict[str, Program]]) -> None:
     mutant, programs = case
     with mutant():
         found = searched(programs, Bounds())

@@ -1,7 +1,7 @@
-"""Two-phase create for the explorer: its own protocols, and the store's on top of them.
+"""Two-phase create for the explorer: its own protocols, and those of the store on top of them.
 
-`in_two_phases` is to generators what `TwoPhaseStore` with the blocking driver is to threads: whatever a protocol asks
-of an object store is done by the two-phase protocols, request by request, and what was refused is tried again.
+`in_two_phases` does for generators what `TwoPhaseStore` and the blocking driver do for threads: it executes each
+request to an object store by the two-phase protocols, and retries refused requests.
 """
 
 from collections.abc import Callable, Hashable
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 PATH = "wal/1"
 AT_ONCE_MS = -1
-"""The age from which a temporary object is old: here all of them are."""
+"""Age limit at which every temporary object counts as old."""
 NOTHING_LOST = "no name is taken for nothing"
 TRIES_MAX = 2
-"""How often a refused request is sent; the explorer refuses once."""
+"""Attempts of a refused request; the explorer refuses once."""
 
 
 # The store's protocols, on an object store without conditional writes.
@@ -93,7 +93,7 @@ def translated(request: Request[Any]) -> Steps[Any]:  # noqa: PLR0911
 
 
 def creator(name: str) -> Steps[str]:
-    """Create the one object, and tell how it went."""
+    """Create the object, and record the outcome."""
     try:
         is_ours = yield from create_in_two_phases(PATH, name.encode(), 0)
     except OutcomeUnknownError:
@@ -106,7 +106,7 @@ def creator(name: str) -> Steps[str]:
 
 
 def recovery(orphan_age_ms: int = ORPHAN_AGE_MS) -> Steps[str]:
-    """Recover; with `AT_ONCE_MS`, every temporary object that no record names is taken for an old one."""
+    """Recover; with `AT_ONCE_MS`, every temporary object without a record counts as old."""
     try:
         yield from recover("", orphan_age_ms)
     except EndiveError:
@@ -114,8 +114,8 @@ def recovery(orphan_age_ms: int = ORPHAN_AGE_MS) -> Steps[str]:
     return "done"
 
 
-def looker() -> Steps[str]:
-    """Look twice, by name and by listing; what was seen once must be seen again."""
+def reading_process() -> Steps[str]:
+    """Read the object twice, then list; an object that was seen once must be seen again."""
     try:
         first = yield from get_in_two_phases(PATH)
         second = yield from get_in_two_phases(PATH)
@@ -127,7 +127,7 @@ def looker() -> Steps[str]:
 
 
 def deleter() -> Steps[str]:
-    """Create the object, and delete it again."""
+    """Create the object, then delete it."""
     is_ours = yield from create_in_two_phases(PATH, b"deleter", 0)
     if is_ours:
         yield from delete_in_two_phases(PATH)
@@ -138,7 +138,7 @@ def deleter() -> Steps[str]:
 
 
 def at_rest(contents: Contents, steps: Steps[T]) -> T:
-    """Run a protocol to its end while nobody else does anything."""
+    """Run a protocol to its end with no concurrent process."""
     held = StoreState(tuple((path, body, 0) for path, body in sorted(contents.items())), contents.records)
 
     def answer(request: Request[Any]) -> Any:
@@ -157,7 +157,7 @@ def one_creator_succeeds(contents: Contents, events: frozenset[Hashable]) -> str
 
 
 def what_was_created_is_there(contents: Contents, events: frozenset[Hashable]) -> str | None:
-    """By name and by listing, to readers; and to rivals, who are refused."""
+    """A created object is returned by get and by list, and another create is refused."""
     for event in events:
         match event:
             case ("created", str(name)):
@@ -193,7 +193,7 @@ def what_was_seen_stays(contents: Contents, events: frozenset[Hashable]) -> str 
 
 
 def recovery_leaves_nothing_open(contents: Contents, events: frozenset[Hashable]) -> str | None:
-    """A recovery, at any moment, leaves no temporary object behind."""
+    """A recovery at any time leaves no temporary object."""
     left = at_rest(contents, recovered())
     temporary = [path for path in left if destination_of(path) is not None]
     return f"left behind: {temporary}" if temporary else None
@@ -206,7 +206,7 @@ def recovered() -> Steps[tuple[str, ...]]:
 
 
 def no_name_is_taken_for_nothing(contents: Contents, events: frozenset[Hashable]) -> str | None:
-    """Holds as long as no temporary object is collected that is younger than its writer."""
+    """Holds unless a temporary object is deleted while its writer is running."""
     done = at_rest(contents, recover())
     return f"the record of {done.lost} is there, its source is not" if done.lost else None
 
@@ -228,7 +228,7 @@ Frozen = tuple[tuple[str, bytes], ...]
 
 
 def visible(objects: Frozen, records: tuple[TransferRecord, ...]) -> Frozen:
-    """Return the objects as readers see them, copied or not."""
+    """Return the objects that readers see, copied or not."""
     contents = Contents(dict(objects), records)
     paths = [info.path for info in at_rest(contents, list_in_two_phases("", ""))]
     bodies = [(path, at_rest(contents, get_in_two_phases(path))) for path in paths]
@@ -244,10 +244,10 @@ def a_new_writer_can_open(objects: Frozen, records: tuple[TransferRecord, ...]) 
 
 
 def store_invariants() -> dict[str, Invariant]:
-    """Return the store's invariants, with a memory: for one search, since mutants change what they find.
+    """Return the store's invariants with cached results, for one search: mutants change the results.
 
-    Most steps of two-phase create change nothing that a reader sees, and most events come without a change of the
-    objects, so that most of what is asked has been asked before.
+    Most steps of two-phase create change nothing that a reader sees, and most events leave the objects unchanged, so
+    most checks repeat an earlier one.
     """
     see, can_open = cache(visible), cache(a_new_writer_can_open)
     wanted = {name: cache(partial(judged, invariant)) for name, invariant in scenarios.INVARIANTS.items()}

@@ -1,7 +1,7 @@
-"""Servers for the tests: each is started once for a session, on free ports of the loopback interface.
+"""Servers for the tests: each is started once per session, on free ports of the loopback interface.
 
-SeaweedFS and MiniStack (DynamoDB) come from PyPI. PostgreSQL, MariaDB and Azurite are used if this machine has them; a
-test that needs one says so when it is skipped.
+SeaweedFS and MiniStack (DynamoDB) come from PyPI. PostgreSQL, MariaDB and Azurite are used if they are installed; a
+test that needs a missing one is skipped, and names it.
 """
 
 import os
@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 START_S = 300
-"""For a server that neither ends nor answers; on a busy machine, Azurite needed more than 60 s to start."""
+"""Time limit for a start; on a busy machine, Azurite needed more than 60 s."""
 ANY_KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_REGION": "us-east-1"}
-"""The servers here take whatever keys a client has, but clients want some."""
+"""The servers accept any keys, but clients need some."""
 
 
 def free_port() -> int:
@@ -48,7 +48,7 @@ def running(
     settings: dict[str, str] | None = None,
 ) -> Iterator[None]:
     with log.open("wb") as output:
-        # SeaweedFS with keys in its environment refuses everybody else, such as the probes below.
+        # SeaweedFS with keys in its environment refuses all other clients, such as the probes below.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         environment |= settings or {}
         process = subprocess.Popen(command, stdout=output, stderr=output, user=user, cwd="/", env=environment)
@@ -96,7 +96,7 @@ def listens(port: int) -> bool:
 def seaweedfs(
     directory: Path, is_ready: Callable[[str], bool], settings: dict[str, str] | None = None
 ) -> Iterator[str]:
-    """SeaweedFS, by its address. Its conditional writes hold under races."""
+    """Run SeaweedFS and yield its address. It decides conditional writes correctly under races."""
     ports = {name: port_for_seaweed() for name in ("master", "volume", "filer", "s3")}
     options = [f"-{name}.port={port}" for name, port in ports.items()]
     weed = str(Path(sys.executable).with_name("weed"))
@@ -109,10 +109,10 @@ def seaweedfs(
 
 @pytest.fixture(scope="session")
 def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server with one bucket, `bucket`, for everybody."""
+    """A server with one bucket, `bucket`, open to all clients."""
 
     def is_ready(endpoint: str) -> bool:
-        # A starting server may refuse the bucket, or not find it at once: what counts is an object that is listed.
+        # A starting server may refuse the bucket, or not find it yet: wait until an object is listed.
         probe = f"{endpoint}/bucket/probe"
         return (
             answers(f"{endpoint}/bucket", "PUT")
@@ -128,7 +128,7 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def locked_s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that knows one key, `known` with the secret `secret`, and refuses everybody else."""
+    """A server that accepts one key, `known` with the secret `secret`."""
     keys = {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "secret"}
     with seaweedfs(tmp_path_factory.mktemp("locked"), lambda endpoint: answers(f"{endpoint}/bucket"), keys) as endpoint:
         yield endpoint
@@ -194,7 +194,7 @@ def mariadb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def dynamo_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """MiniStack's DynamoDB with an empty table. It decides conditional writes one after the other."""
+    """MiniStack's DynamoDB with an empty table. It serialises conditional writes."""
     import boto3
 
     port = free_port()

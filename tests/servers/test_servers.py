@@ -18,12 +18,12 @@ from tests.contract.test_object_stores import (  # noqa: F401 - the contract, ru
     test_a_create_on_a_taken_name_changes_nothing,
     test_a_listing_is_sorted_and_starts_after_a_path,
     test_a_listing_says_when_objects_were_written,
+    test_delete_is_idempotent,
+    test_get_returns_the_bytes_that_were_put,
     test_of_many_threads_one_wins,
-    test_put_writes_over_what_is_there,
+    test_put_replaces_an_object,
     test_ranges_end_where_the_object_ends,
     test_two_creates_of_equal_empty_objects_have_one_winner,
-    test_what_was_deleted_is_gone_and_can_be_deleted_again,
-    test_what_was_put_is_got,
 )
 from tests.contract.test_record_stores import (  # noqa: F401 - the same, on `records`
     test_a_destination_has_one_record,
@@ -63,12 +63,12 @@ def test_the_store_runs_on_it(objects: ObjectStore) -> None:
         assert reader.get(b"last") == b"1"
 
 
-def test_a_bucket_that_is_not_there_is_named(s3_endpoint: str) -> None:
+def test_a_missing_bucket_is_named(s3_endpoint: str) -> None:
     with pytest.raises(StorageAccessError, match="s3://nowhere"):
         Store(open_objects("s3://nowhere/store", endpoint=s3_endpoint))
 
 
-def test_a_container_that_is_not_there_is_named(azure_endpoint: str) -> None:
+def test_a_missing_container_is_named(azure_endpoint: str) -> None:
     with pytest.raises(StorageAccessError, match="az://nowhere"):
         Store(open_objects("az://nowhere/store", endpoint=azure_endpoint))
 
@@ -79,7 +79,7 @@ def with_keys(monkeypatch: pytest.MonkeyPatch, key: str, secret: str) -> None:
 
 
 @pytest.mark.parametrize(("key", "secret"), [("unknown", "secret"), ("known", "wrong")])
-def test_who_has_no_permission_is_told(
+def test_a_missing_permission_is_reported(
     locked_s3_endpoint: str, key: str, secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_keys(monkeypatch, key, secret)
@@ -92,14 +92,14 @@ def test_who_has_no_permission_is_told(
         Store(objects)
 
 
-def test_who_has_the_key_gets_in(locked_s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_valid_keys_are_accepted(locked_s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with_keys(monkeypatch, "known", "secret")
 
     with pytest.raises(StorageAccessError, match="s3://bucket/store/manifest/: NoSuchBucket: "):
         Store(open_objects("s3://bucket/store", endpoint=locked_s3_endpoint))
 
 
-def test_a_wrong_key_of_azure_is_told(azure_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_azure_key_is_reported(azure_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "bm90IHRoZSBrZXk=")
 
     with pytest.raises(StorageAccessError, match="az://container/store/manifest"):
@@ -138,7 +138,7 @@ def records(request: pytest.FixtureRequest) -> Iterator[RecordStore]:
     opened.close()
 
 
-def test_a_table_that_is_not_there_is_named(dynamo_url: str) -> None:
+def test_a_missing_table_is_named(dynamo_url: str) -> None:
     records = open_records(dynamo_url.replace("records?", "elsewhere?"))
 
     for ask in (lambda: records.get("wal/1"), lambda: records.insert("wal/1", "source")):

@@ -1,4 +1,4 @@
-"""The store, with real threads, on an object store in trouble."""
+"""The store, with real threads, on an object store with injected faults."""
 
 import threading
 from dataclasses import replace
@@ -21,14 +21,14 @@ BAD = FaultProbabilities(refusal=0.05, failure=0.03, lost_reply=0.05, stall=0.01
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_acknowledged_is_there_whatever_the_object_store_does(seed: int) -> None:
+def test_no_acknowledged_write_is_lost_under_injected_faults(seed: int) -> None:
     objects = MemoryStore()
     acknowledged: list[bytes] = []
     for life in range(3):
-        troubled = FaultInjectingStore(objects, seed * 10 + life, BAD, sleep=lambda _: None)
+        faulty = FaultInjectingStore(objects, seed * 10 + life, BAD, sleep=lambda _: None)
         options = StoreOptions(max_parallel_writes=2, poll_interval_ms=5, compact_bytes=1, retention_ms=0)
         try:
-            with Store(troubled, options=options) as store:
+            with Store(faulty, options=options) as store:
                 store.driver._sleep = lambda _: None
 
                 def work(name: int, store: Store = store, life: int = life) -> None:
@@ -46,7 +46,7 @@ def test_what_was_acknowledged_is_there_whatever_the_object_store_does(seed: int
                 for thread in threads:
                     thread.join()
         except EndiveError:
-            continue  # it could not open, or not close in good order: the next life sees what was acknowledged
+            continue  # could not open or close; the next life sees the acknowledged writes
 
     with Store(objects, options=StoreOptions(compact_here=False)) as store:
         assert [key for key in acknowledged if store.get(key) != key] == []
@@ -54,7 +54,7 @@ def test_what_was_acknowledged_is_there_whatever_the_object_store_does(seed: int
     assert len(acknowledged) > 30
 
 
-def test_troubles_come_from_the_seed() -> None:
+def test_faults_are_determined_by_the_seed() -> None:
     def outcomes(seed: int) -> list[str]:
         objects = FaultInjectingStore(
             MemoryStore(), seed, FaultProbabilities(refusal=0.3, lost_reply=0.3), sleep=lambda _: None
@@ -75,7 +75,7 @@ def test_troubles_come_from_the_seed() -> None:
 # Delays.
 
 
-def test_a_delay_is_what_the_function_says_and_reads_are_as_long_as_what_they_find() -> None:
+def test_delays_depend_on_operation_and_size() -> None:
     waited: list[float] = []
     objects = FaultInjectingStore(
         MemoryStore(),
@@ -106,7 +106,7 @@ def test_a_store_can_have_the_latencies_of_a_provider(provider: str) -> None:
     assert min(waited) * 1000 >= profile.latencies["cas"].quantile.floor_ticks / 1e6
 
 
-def test_larger_objects_take_longer_and_delays_come_from_the_seed() -> None:
+def test_larger_objects_take_longer_and_delays_are_determined_by_the_seed() -> None:
     delay = delay_of(load_profile_set("measured")["s3"])
 
     assert delay("write", 10 << 20, stream(1, "x")) > 2 * delay("write", 0, stream(1, "x"))
@@ -114,7 +114,7 @@ def test_larger_objects_take_longer_and_delays_come_from_the_seed() -> None:
     assert delay("delete", 0, stream(1, "x")) == delay("write", 0, stream(1, "x"))
 
 
-def test_what_a_provider_cannot_do_is_not_there() -> None:
+def test_an_operation_that_a_provider_lacks_is_unsupported() -> None:
     profile = load_profile_set("measured")["s3"]
     without = replace(profile, latencies={name: row for name, row in profile.latencies.items() if name != "cas"})
     objects = FaultInjectingStore(MemoryStore(), 1, FaultProbabilities(), delay_of(without), sleep=lambda _: None)

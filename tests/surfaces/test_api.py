@@ -53,6 +53,14 @@ def test_every_public_name_exists_and_is_documented() -> None:
         _ = endive.rnu  # type: ignore[attr-defined]
 
 
+def test_sweep_is_the_pipelines_function() -> None:
+    from endive.pipeline import run_sweep
+
+    assert endive.sweep is run_sweep
+    with pytest.raises(ConfigurationError, match=r"sweep.toml: 1 error"):
+        endive.sweep({"grid": {"storage.provider": "s3"}, "configuration": DICTIONARY})
+
+
 # Running.
 
 

@@ -55,7 +55,7 @@ def test_nothing_is_wrong_with_a_catalog_that_was_used(filled: Lake) -> None:
     assert filled.json("check", "db.hollow")["looked_at"]["tables"] == 1
 
 
-def test_what_an_interrupted_drop_leaves_is_no_fault(filled: Lake) -> None:
+def test_rows_of_an_interrupted_drop_are_no_finding(filled: Lake) -> None:
     filled("create", "db.other", "--schema", "id long")
     filled.tamper(lambda tx: drop_table(tx, ("db", "events"), None))  # and no more than that
 
@@ -119,7 +119,7 @@ def test_a_metadata_file_that_says_something_else(filled: Lake) -> None:
     assert "does not show what the records say" in fault
 
 
-def test_data_files_are_looked_for_if_wanted(filled: Lake) -> None:
+def test_data_files_are_checked_if_asked(filled: Lake) -> None:
     path = files_of(filled, "data/**/*.parquet")[0]
     path.unlink()
 
@@ -270,7 +270,7 @@ def test_rows_that_are_spoilt_missing_or_too_many(filled: Lake, damage: str) -> 
     filled.tamper(work)
 
     assert expected in "\n".join(faults_of(filled))
-    assert "fault: " in filled("check", code=1).out
+    assert "finding: " in filled("check", code=1).out
 
 
 # The store, and writers beside the check.
@@ -283,10 +283,10 @@ def test_a_damaged_store_is_checked_as_far_as_it_can_be(filled: Lake) -> None:
     faults = faults_of(filled)
 
     assert faults[0].startswith(f"_endive/wal/{path.name}: ")
-    assert "its tables were not looked at" in faults[-1]
+    assert "its tables were not checked" in faults[-1]
 
 
-def test_a_table_that_changes_during_the_look_is_looked_at_anew(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_changes_during_its_check_is_checked_again(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
 
     looks = []
     real = checking._look_at

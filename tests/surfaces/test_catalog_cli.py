@@ -16,7 +16,7 @@ from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.cli.app import app
 from endive.cli.catalog import app as catalog_app
-from endive.cli.catalog import tables
+from endive.cli.catalog import table_commands
 from endive.errors import ConfigurationError
 from endive.protocol.requests import Steps
 from tests.surfaces.files import CommandLine
@@ -136,7 +136,7 @@ def test_a_table_takes_the_columns_of_a_parquet_file(lake: Lake, tmp_path: Path)
 
 
 @pytest.mark.filterwarnings("ignore:No preferred file implementation:UserWarning")  # PyIceberg's, about s4
-def test_nothing_is_created_when_the_description_has_faults(filled: Lake) -> None:
+def test_nothing_is_created_when_the_arguments_have_errors(filled: Lake) -> None:
     error = filled("create", "db.bad", "--schema", "id bigint, x strin", code=2).err
 
     assert "2 errors" in error
@@ -176,7 +176,7 @@ def test_a_rename_moves_a_table_to_another_namespace_and_keeps_its_rows(filled: 
 # Dropping.
 
 
-def test_a_drop_asks_first_and_keeps_files_unless_told_otherwise(filled: Lake) -> None:
+def test_a_drop_asks_first_and_keeps_files_without_purge(filled: Lake) -> None:
     location = Path(filled.json("show", "db.events")["location"].removeprefix("file://"))
     before = sorted(location.rglob("*"))
     no = CliRunner().invoke(app, ["catalog", "drop", filled.url, "db.events"], input="n\n")
@@ -202,10 +202,10 @@ def test_a_purge_deletes_the_files(filled: Lake) -> None:
     assert "0 findings" in filled("check").out
 
 
-def test_a_table_that_is_written_while_somebody_decides_is_not_dropped(
+def test_a_table_that_is_written_before_the_answer_is_not_dropped(
     filled: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "_confirm", lambda *_: filled.append("db.events", events(2, range(8, 9))))
+    monkeypatch.setattr(table_commands, "_confirm", lambda *_: filled.append("db.events", events(2, range(8, 9))))
 
     error = filled("drop", "db.events", code=2).err
 
@@ -213,7 +213,7 @@ def test_a_table_that_is_written_while_somebody_decides_is_not_dropped(
     assert rows_of(filled) == list(range(9))
 
 
-def test_a_writer_of_a_table_that_was_dropped_is_told_so(filled: Lake) -> None:
+def test_a_commit_to_a_dropped_table_fails(filled: Lake) -> None:
     def write_late(catalog: EndiveCatalog) -> None:
         table = catalog.load_table("db.events")
         filled("drop", "db.events", "--yes")
@@ -271,7 +271,7 @@ def test_the_format_of_a_table_goes_up_and_never_down(filled: Lake) -> None:
     assert "a version is a number" in filled("set", "db.old", "format-version=two", code=2).err
 
 
-def test_set_without_a_change_and_removal_of_what_is_not_there_are_faults(filled: Lake) -> None:
+def test_set_without_a_change_and_removal_of_an_unknown_property_are_errors(filled: Lake) -> None:
     assert "nothing to change" in filled("set", "db.events", code=2).err
     assert "has no property 'none' to remove" in filled("set", "db.events", "--remove", "none", code=2).err
     assert "'novalue' has no `=`" in filled("set", "db.events", "novalue", code=2).err
@@ -385,7 +385,7 @@ def test_a_damaged_store_is_named_and_not_a_traceback(filled: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_it_works_in_processes_of_its_own(filled: Lake) -> None:
+def test_commands_run_in_separate_processes(filled: Lake) -> None:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "endive", "catalog", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

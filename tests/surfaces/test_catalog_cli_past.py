@@ -49,7 +49,7 @@ def test_files_of_an_earlier_snapshot_by_id_time_and_tag(filled: Lake) -> None:
         (("--at", "soon"), "'soon' is not a moment"),
     ],
 )
-def test_what_cannot_be_looked_up_is_explained(filled: Lake, words: tuple[str, ...], message: str) -> None:
+def test_unknown_snapshots_are_explained(filled: Lake, words: tuple[str, ...], message: str) -> None:
     assert message in filled("files", "db.events", *words, code=2).err
 
 
@@ -66,7 +66,7 @@ def test_history_and_rollback_by_id_and_by_time(filled: Lake) -> None:
     assert [line.startswith("*") for line in lines[1:]] == [False, True]
 
     forward = ("--snapshot", str(second["snapshot_id"]))
-    assert "--any goes there all the same" in filled("rollback", "db.events", *forward, code=2).err
+    assert "use --force to set it" in filled("rollback", "db.events", *forward, code=2).err
     assert filled.json("rollback", "db.events", *forward, "--any")["from"] == first["snapshot_id"]
     assert rows_of(filled) == list(range(8))
     assert "to where?" in filled("rollback", "db.events", code=2).err
@@ -123,7 +123,7 @@ def test_expiry_removes_a_tag_past_its_age(filled: Lake) -> None:
     assert [one["name"] for one in filled.json("tag", "db.events")] == ["long"]
 
 
-def test_orphans_are_only_listed_until_told_to_delete_them(filled: Lake) -> None:
+def test_orphans_are_only_listed_without_delete(filled: Lake) -> None:
     location = Path(filled.json("show", "db.events")["location"].removeprefix("file://"))
     stray = location / "data" / "stray.parquet"
     stray.write_bytes(b"left by a crash")
@@ -171,7 +171,7 @@ def test_what_is_no_metadata_file_cannot_be_imported(filled: Lake, tmp_path: Pat
     assert len(filled.json("tables")) == 1
 
 
-def test_an_export_writes_what_is_behind_and_a_copy_where_told(filled: Lake, tmp_path: Path) -> None:
+def test_an_export_writes_the_newest_state_and_a_copy(filled: Lake, tmp_path: Path) -> None:
     filled("set", "db.events", "endive.metadata-json=background")
     filled.append("db.events", events(2, range(8, 9)))
     copy = tmp_path / "copy.metadata.json"

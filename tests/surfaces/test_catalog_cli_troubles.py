@@ -79,13 +79,13 @@ def test_an_error_begins_a_line_of_its_own(filled: Lake) -> None:
     nobody = dropped(filled, "db.events", answer="")
 
     assert (nobody.returncode, nobody.stdout) == (2, "")
-    assert "\nerror: db.events: 1 error\n  - nobody answered" in nobody.stderr
+    assert "\nerror: db.events: 1 error\n  - no answer" in nobody.stderr
 
 
 # Names that are missing, or taken.
 
 
-def test_a_missing_namespace_is_told_with_the_command_that_makes_it(filled: Lake) -> None:
+def test_the_error_about_a_missing_namespace_has_the_command_that_creates_it(filled: Lake) -> None:
     error = filled("create", "sales.t", "--schema", "id long", code=2).err
     command = f"endive catalog namespaces {filled.url} --create sales"
     assert error == f"error: Namespace does not exist: sales; `{command}` makes it\n"
@@ -94,12 +94,12 @@ def test_a_missing_namespace_is_told_with_the_command_that_makes_it(filled: Lake
     filled("create", "sales.t", "--schema", "id long")
 
 
-def test_a_name_that_is_taken_is_told_with_what_can_be_done(filled: Lake) -> None:
+def test_the_error_about_a_used_name_has_commands_to_resolve_it(filled: Lake) -> None:
     filled("tag", "db.events", "start")
 
     assert f"`endive catalog tables {filled.url} db` lists" in filled("namespaces", "--create", "db", code=2).err
     error = filled("create", "db.events", "--schema", "id long", code=2).err
-    assert f"`endive catalog show {filled.url} db.events` shows what is there" in error
+    assert f"`endive catalog show {filled.url} db.events` shows the existing one" in error
     error = filled("tag", "db.events", "start", code=2).err
     assert f"`endive catalog show {filled.url} db.events` shows where it is, and --drop removes it" in error
 
@@ -137,7 +137,7 @@ def test_a_bucket_that_cannot_be_reached_is_shown_as_it_was_typed(
 # All faults at once.
 
 
-def test_faults_of_all_options_of_create_are_told_at_once(filled: Lake) -> None:
+def test_errors_in_all_options_of_create_are_reported_at_once(filled: Lake) -> None:
     error = filled(
         *("create", "db.t", "--schema", "id lonk, ts timestamptz", "--partition", "dya(ts), bucket(4, id), nothing"),
         *("--set", "endive.comit.attempts=3", "--set", "endive.commit.attempts=0"),
@@ -152,13 +152,13 @@ def test_faults_of_all_options_of_create_are_told_at_once(filled: Lake) -> None:
     assert "--set: endive.commit.attempts: '0' is not a whole number from 1 on" in error
 
 
-def test_faults_of_one_option_are_told_under_its_name(filled: Lake) -> None:
+def test_errors_in_one_option_are_reported_under_its_name(filled: Lake) -> None:
     assert "error: --schema: 1 error\n" in filled("create", "db.t", "--schema", "id lonk", code=2).err
     error = filled("create", "db.t", "--schema", "id long", "--partition", "day(id)", code=2).err
     assert "error: --partition: 1 error\n" in error
 
 
-def test_faults_of_all_changes_are_told_at_once(filled: Lake) -> None:
+def test_errors_in_all_changes_are_reported_at_once(filled: Lake) -> None:
     error = filled(
         *("set", "db.events", "endive.metadata-json=sometimes", "--add-column", "a lonk", "--type", "id=lonk"),
         *("--rename-column", "id"),
@@ -176,7 +176,7 @@ def test_properties_of_the_catalog_are_checked(filled: Lake) -> None:
     assert "endive.writr: no such property; did you mean 'endive.writer'?" in error
 
 
-def test_what_is_no_metadata_file_is_told_in_a_line(filled: Lake, tmp_path: Path) -> None:
+def test_the_error_about_a_file_that_is_no_metadata_file_is_one_line(filled: Lake, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.metadata.json"
     wrong.write_text(json.dumps({"format-version": 2, "location": 7}), encoding="utf-8")
 

@@ -59,7 +59,7 @@ def test_nested_types_have_ids_of_their_own_and_may_be_required_inside() -> None
     assert len(set(ids)) == len(ids)
 
 
-def test_all_faults_are_said_at_once_each_with_its_remedy() -> None:
+def test_all_errors_are_reported_at_once_each_with_its_remedy() -> None:
     faults = faults_of("a bigint, b strin, c, d int, d long, e list<foo>, f map<int>, g decimal(10,2)x, h fixed(3)")
 
     assert faults[0] == "a: no type 'bigint'; Iceberg calls it long"
@@ -74,7 +74,7 @@ def test_all_faults_are_said_at_once_each_with_its_remedy() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " , ", "a list<int", "a box<int>", "a struct<b int, b int>", "a decimal(99, 2)"])
-def test_what_is_no_schema_is_a_fault_and_never_an_accident(text: str) -> None:
+def test_an_invalid_schema_is_an_error_and_never_a_crash(text: str) -> None:
     assert faults_of(text)
 
 
@@ -103,7 +103,7 @@ def test_partitions_are_columns_or_transforms_named_as_pyiceberg_names_them() ->
     assert len({field.field_id for field in spec.fields}) == 6
 
 
-def test_all_faults_of_partitions_are_said_at_once() -> None:
+def test_all_errors_in_partitions_are_reported_at_once() -> None:
     faults = partition_faults("dai(ts), bucket(id), day(id), nam, , bucket(0, id), bucket(4, ts) as id, month(ts, 3)")
 
     assert faults == [

@@ -211,6 +211,20 @@ def test_a_latency_given_is_kept_where_manifest_lists_grow() -> None:
     assert given.profile.find("read", "manifest_list") == FixedLatency(5.0)
 
 
+def test_a_list_that_hardly_grows_is_read_as_one_that_does_not() -> None:
+    still, growing = (
+        small("storage.provider=s3", f"transaction.manifest_list_growth_bytes={growth}").profile for growth in (0, 1)
+    )
+    size_bytes = small().values.transaction.manifest_list_bytes
+    plain, sized = (profile.find("read", "manifest_list") for profile in (still, growing))
+    assert plain is not None
+    assert sized is not None
+    for u in (0.3, 0.5, 0.99):
+        expected = plain.quantile.ticks_at(u)
+        assert sized.with_size(size_bytes).quantile.ticks_at(u) == pytest.approx(expected, rel=1e-6)
+        assert sized.with_size(10 * size_bytes).quantile.ticks_at(u) > expected
+
+
 def test_the_seed_can_be_given_when_building() -> None:
     assert small().build().seed == 1
     assert small().build(seed=9).seed == 9

@@ -74,6 +74,30 @@ def test_a_checkpoint_is_read_by_name_until_it_is_removed(kv: Kv) -> None:
     assert isinstance(kv("get", "a", "--at", "before", code=1).exception, CheckpointGoneError)
 
 
+def test_a_checkpoint_is_deleted_by_name_and_an_unknown_one_is_an_error(kv: Kv) -> None:
+    kv("put", "a", "1")
+    kv("checkpoint", "create", "--name", "before")
+
+    kv("checkpoint", "delete", "before")
+
+    assert "before" not in kv("checkpoint", "list").stdout
+    for gone in ("before", "unknown"):
+        assert isinstance(kv("checkpoint", "delete", gone, code=1).exception, CheckpointGoneError)
+
+
+def test_two_checkpoints_do_not_have_the_same_name(kv: Kv) -> None:
+    kv("put", "a", "1")
+    first = kv("checkpoint", "create", "--name", "before").stdout.strip()
+
+    error = kv("checkpoint", "create", "--name", "before", code=1).exception
+    assert isinstance(error, ConfigurationError)
+    assert "there is a checkpoint of this name" in str(error)
+    kv("checkpoint", "create")
+    kv("checkpoint", "create")  # without a name, any number
+    kv("checkpoint", "delete", first)
+    kv("checkpoint", "create", "--name", "before")
+
+
 def test_checkpoints_are_listed_with_the_moment_at_which_they_expire(kv: Kv) -> None:
     kv("put", "a", "1")
     kv("checkpoint", "create", "--name", "hour")

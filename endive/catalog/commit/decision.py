@@ -26,12 +26,14 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
+    AssignUUIDUpdate,
     RemoveSnapshotRefUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
 )
 
 from endive.catalog.commit.change import TableChange
+from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.names import text_of
 from endive.catalog.operations.table_rows import TableView
 from endive.catalog.settings import REBASE
@@ -63,6 +65,7 @@ def decide(change: TableChange, base: TableView | None, writes_file_first: Write
     _check_requirements(change, base)
     if base is None:
         return Decision.PREPARE
+    _check_uuid(change, base.record)
     _check_removals(change, base.record.metadata)
     _check_sequence_numbers(change, base.record.metadata)
     file_first = writes_file_first(change.properties_after(base.record.metadata.properties))
@@ -149,6 +152,16 @@ def _failed_requirements(change: TableChange, metadata: TableMetadata | None) ->
         except CommitFailedException as error:
             failed.append((requirement, str(error)))
     return failed
+
+
+def _check_uuid(change: TableChange, record: TableRecord) -> None:
+    """Refuse another uuid for a table: all its rows but its record are under its uuid, and would be lost."""
+    if AssignUUIDUpdate not in change.kinds:
+        return
+    for update in change.updates:
+        if isinstance(update, AssignUUIDUpdate) and update.uuid != record.uuid:
+            problem = f"its uuid {record.uuid} cannot be changed to {update.uuid}"
+            raise CommitConflictError(text_of(change.identifier), problem)
 
 
 def _check_removals(change: TableChange, metadata: TableMetadata) -> None:

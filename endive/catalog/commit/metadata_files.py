@@ -4,12 +4,13 @@ import logging
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.serializers import Compressor, FromInputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.config import Config
 
+from endive.catalog.file_io import open_file_io
 from endive.catalog.iceberg import metadata_file_version
 from endive.catalog.settings import BACKGROUND, BEFORE, METADATA_JSON
 from endive.errors import ConfigurationError
@@ -67,7 +68,7 @@ class MetadataFiles:
 
 
 def _new_io(scheme: str, properties: tuple[tuple[str, str], ...]) -> FileIO:
-    return load_file_io(dict(properties), f"{scheme}://")
+    return open_file_io(dict(properties), f"{scheme}://")
 
 
 @cache

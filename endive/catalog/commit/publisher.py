@@ -1,9 +1,9 @@
 """Metadata files in the background: the newest state of tables that changed, written by a thread.
 
 A table with `endive.metadata-json=background` is committed by its records alone. The thread writes its metadata file
-soon after, skipping states that were passed meanwhile, and then notes in the record which version the file shows. Until
-then the record goes on naming the file before. So a crash leaves a table whose file is behind its records: whoever
-loads or commits to it next, or calls `export_metadata`, has it written.
+soon after, skipping states in between, and then puts the file and its version into the record. Until then the record
+refers to the file before. So a crash leaves a table whose file is behind its records: the next load, commit or
+`export_metadata` has it written.
 
 The log of metadata files in a table holds only files that were written.
 """
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 def note_published(
     tx: StoreTransaction, identifier: Identifier, uuid: UUID, version: int, location: str, published: TableMetadata
 ) -> Steps[bool]:
-    """Let a table's record name a metadata file; False if it names one that is as new, or is another table's."""
+    """Put a metadata file into a table's record; False if the record has one as new, or is another table's."""
     record = yield from table_rows.find_table(tx, identifier)
     if record is None or record.uuid != uuid or record.metadata_version >= version:
         return False
@@ -68,7 +68,7 @@ class Publisher:
     def remind(self, identifier: Identifier) -> None:
         """Have a table's file written soon."""
         with self._changed:
-            if not self._behind:  # who has something to do need not be woken by every commit
+            if not self._behind:  # a thread that has something to do need not be woken by every commit
                 self._changed.notify_all()
             self._behind.add(identifier)
             if self._thread is None and not self._closed:
@@ -76,7 +76,7 @@ class Publisher:
                 self._thread.start()
 
     def close(self) -> None:
-        """Write what is behind, and stop."""
+        """Write the files that are behind, and stop."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -109,7 +109,7 @@ class Publisher:
         return location
 
     def publish_again(self, identifier: Identifier) -> str:
-        """Return where the file is that somebody else has written meanwhile."""
+        """Return the location of the file that another process has written meanwhile."""
 
         def look(tx: StoreTransaction) -> Steps[str]:
             record = yield from table_rows.require_table(tx, identifier)

@@ -1,15 +1,15 @@
-"""Old snapshots and lost files: what may be deleted, and when.
+"""Files that may be deleted: those of expired snapshots, and orphans.
 
 **Records first.** Snapshots leave the records in a commit like any other; only then are files deleted, and only those
 that nothing in the table needs as it is after that commit. A crash between leaves orphans.
 
-**What is needed.** Everything reachable from any snapshot of the table, whichever branch or tag it belongs to: manifest
-lists, manifests, live data and delete files; and the metadata files that the table names. A commit that takes over a
-file from a snapshot makes it reachable from another. A new branch or tag cannot point to a snapshot that is gone.
+**Needed** is everything reachable from any snapshot of the table, on any branch or tag: manifest lists, manifests, live
+data and delete files; and the metadata files that the table refers to. A new branch or tag cannot point to a removed
+snapshot.
 
-**Orphans.** A file below the table's location that is not needed. It may belong to a commit under way, which nobody
-else knows of; so only files older than a limit count. The listing comes before the look at the table: what is
-committed in between is seen. If another table of the catalog lives in the same place, nothing is deleted.
+**Orphans** are files below the table's location that are not needed. Such a file may belong to a commit in progress, so
+only files older than a limit count. Files are listed before the table is loaded, so that commits in between are seen.
+If another table of the catalog is in the same location, nothing is deleted.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ from endive.errors import CorruptObjectError
 
 @dataclass(frozen=True, slots=True)
 class Reachable:
-    """Files that snapshots need."""
+    """The files that snapshots need."""
 
     lists: frozenset[str]
     manifests: frozenset[str]
@@ -51,7 +51,7 @@ def reachable(
 ) -> Reachable:
     """Return what snapshots need; manifests in `known` are not looked into.
 
-    `problems`: where what is missing or damaged is noted and passed over; None: it is raised.
+    `problems`: gets the errors about missing and damaged files; None: they are raised.
     """
     lists: set[str] = set()
     manifests: dict[str, ManifestFile] = {}
@@ -78,7 +78,7 @@ def _noting(problems: list[FileNotFoundError | CorruptObjectError] | None) -> It
 
 
 def named_by(metadata: TableMetadata, metadata_location: str) -> set[str]:
-    """Return the files that a table names itself: metadata files and statistics."""
+    """Return the files that a table itself refers to: metadata files and statistics."""
     named = {metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
     named |= {one.statistics_path for one in metadata.statistics}
     named |= {one.statistics_path for one in metadata.partition_statistics}

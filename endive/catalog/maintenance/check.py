@@ -1,14 +1,14 @@
-"""Looks at everything a catalog keeps: rows against rows, rows against files. Says what is wrong, and where.
+"""The check of a catalog: rows against rows, rows against files.
 
-**Rows.** Every row can be read, is under the key that its content gives, and belongs to a table that is there; or to
-one whose drop was interrupted, which is counted and no finding. What a table names (its current snapshot, branches,
-tags) is there.
+**Rows.** Every row can be read, is under the key that its content gives, and belongs to an existing table; or to one
+whose drop was interrupted, which is counted and is no finding. The snapshots that a table refers to (its current one,
+branches, tags) exist.
 
-**Files.** A table's metadata file is there and shows its records; manifest lists and manifests are there and can be
-read; and for every snapshot whose files are in `__files`, rows and manifests name the same files with the same figures.
+**Files.** A table's metadata file exists and shows its records; manifest lists and manifests exist and can be read; and
+for every snapshot with rows in `__files`, rows and manifests have the same files with the same metrics.
 
-**What can race.** A check runs beside writers, and files go when snapshots expire. So what seems wrong with a table
-counts only if the table's record is the same after the look as before it; else the look starts over.
+**Races.** A check runs beside writers, and files are deleted when snapshots expire. So the findings of a table count
+only if the table's record is the same after its check as before; otherwise the table is checked again.
 """
 
 from collections.abc import Mapping
@@ -30,28 +30,28 @@ from endive.catalog.operations.table_rows import TableView
 from endive.errors import NotInCatalogError
 from endive.protocol.requests import Steps
 
-LOOKS_MAX = 5
-"""How often a table is looked at anew because it changed meanwhile; what is seen last is reported."""
+CHECKS_MAX = 5
+"""How many times a table that changes meanwhile is checked; the last findings are reported."""
 
 Facts = tuple[object, ...]
-"""Of a file, what rows and manifests must agree on."""
+"""Facts of a file that rows and manifests must agree on."""
 
 
 @dataclass
 class CatalogReport:
-    """What a check has looked at and found."""
+    """The result of a check."""
 
     tables: int = 0
     snapshots: int = 0
     manifests: int = 0
     files: int = 0
-    """Data and delete files that manifests of the snapshots name, each once."""
+    """Data and delete files in the manifests of the snapshots, each once."""
     leftovers: int = 0
-    """Rows of dropped tables and expired snapshots that are still to be cleared: harmless."""
+    """Rows of dropped tables and expired snapshots that are still to be deleted: harmless."""
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, other: "CatalogReport") -> None:
-        """Take up what another report says."""
+        """Add another report to this one."""
         self.tables += other.tables
         self.snapshots += other.snapshots
         self.manifests += other.manifests
@@ -66,7 +66,7 @@ def check(
     identifier: str | Identifier | None = None,
     data_files: bool = False,
 ) -> CatalogReport:
-    """Look at a table, or at the whole catalog. `data_files`: also whether every data file is there."""
+    """Check a table, or the whole catalog. `data_files`: also check that every data file exists."""
     if identifier is not None:
         return _check_table(store, files, table_of(identifier), data_files)
     rows = store.read(check_rows)
@@ -84,7 +84,7 @@ def check(
 
 @dataclass
 class _Look:
-    """One look at a table."""
+    """One check of a table."""
 
     name: str
     io: FileIO
@@ -92,7 +92,7 @@ class _Look:
     rows: Mapping[int, list[bytes]]
     report: CatalogReport
     manifests: dict[str, dict[str, Facts] | None] = field(default_factory=dict)
-    """What manifests hold, by their paths; None: one that cannot be read, and has been reported."""
+    """Contents of manifests, by path; None: one that cannot be read, and has been reported."""
 
     def finding(self, place: str, problem: str) -> None:
         self.report.findings.append(Finding(f"{self.name}: {place}" if place else self.name, problem))
@@ -100,7 +100,7 @@ class _Look:
 
 def _check_table(store: TransactionalStore, files: MetadataFiles, name: Identifier, data_files: bool) -> CatalogReport:
     report = CatalogReport()
-    for _ in range(LOOKS_MAX):
+    for _ in range(CHECKS_MAX):
         before = store.read(lambda tx: table_rows.require_table(tx, name))
         report = _look_at(store, files, name, data_files)
         if not report.findings or store.read(lambda tx: table_rows.find_table(tx, name)) == before:
@@ -119,7 +119,7 @@ def _look_at(store: TransactionalStore, files: MetadataFiles, name: Identifier, 
         view, rows = store.read(load)
     except NotInCatalogError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+    except Exception as error:  # noqa: BLE001 - the check continues after any error
         report.findings.append(Finding(text_of(name), f"its rows cannot be read: {words_of(error)}"))
         return report
     metadata = view.metadata
@@ -138,7 +138,7 @@ def _look_at(store: TransactionalStore, files: MetadataFiles, name: Identifier, 
 
 
 def _check_names(look: _Look) -> None:
-    """Whatever the table names is there, and every snapshot has what its rows build on."""
+    """Check that the snapshots that the table refers to exist, and the parents that file rows depend on."""
     metadata = look.view.metadata
     ids = {one.snapshot.snapshot_id: one for one in look.view.snapshots}
     if metadata.current_snapshot_id is not None and metadata.current_snapshot_id not in ids:
@@ -161,7 +161,7 @@ def _check_metadata_file(look: _Look, files: MetadataFiles) -> None:
         return
     try:
         written = files.read(record.metadata_location)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+    except Exception as error:  # noqa: BLE001 - the check continues after any error
         look.finding(record.metadata_location, f"the metadata file cannot be read: {words_of(error)}")
         return
     if not record.is_dirty and written != look.view.metadata:
@@ -179,7 +179,7 @@ def _check_snapshot(look: _Look, one: SnapshotRecord) -> set[str]:
     place = f"snapshot {one.snapshot.snapshot_id}"
     try:
         rows = {path: _facts(entry.file, entry.sequence_number) for path, entry in walked(chain, look.rows).items()}
-    except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+    except Exception as error:  # noqa: BLE001 - the check continues after any error
         look.finding(place, f"its file rows cannot be read: {words_of(error)}")
         return set(found)
     for path in sorted(found.keys() - rows.keys()):
@@ -196,7 +196,7 @@ def _manifested(look: _Look, snapshot: Snapshot) -> dict[str, Facts] | None:
     """Return the live files of a snapshot as its manifests have them; None if they cannot be read."""
     try:
         manifests = read_list(look.io, snapshot.manifest_list)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+    except Exception as error:  # noqa: BLE001 - the check continues after any error
         problem = f"the manifest list of snapshot {snapshot.snapshot_id} cannot be read: {words_of(error)}"
         look.finding(snapshot.manifest_list, problem)
         return None
@@ -218,7 +218,7 @@ def _entries(look: _Look, manifest: ManifestFile) -> dict[str, Facts] | None:
             entry.data_file.file_path: _facts(entry.data_file, entry.sequence_number)
             for entry in read_entries(look.io, manifest)
         }
-    except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+    except Exception as error:  # noqa: BLE001 - the check continues after any error
         look.finding(manifest.manifest_path, f"the manifest cannot be read: {words_of(error)}")
         return None
 

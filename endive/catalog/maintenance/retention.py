@@ -1,10 +1,10 @@
-"""What may expire: Iceberg's retention policy, of the table and of each branch and tag.
+"""Iceberg's retention policy, of the table and of each branch and tag: the snapshots, branches and tags that expire.
 
 In the order of Iceberg's table specification: branches and tags whose snapshot is older than `max-ref-age-ms` go, but
 never `main`. What the others point to stays. Of every branch the ancestors stay that are younger than the branch's
 `max-snapshot-age-ms`, or among its first `min-snapshots-to-keep`. Any other snapshot goes once it is old enough.
 
-**Who decides.** A branch's or tag's own value comes first, then what the caller says, then the table's properties
+**Precedence.** A branch's or tag's own value comes first, then the caller's arguments, then the table's properties
 (`history.expire.…`), then Iceberg's default. `keep_last` is a promise of the caller for every branch: a branch may keep
 more, and not fewer. Ages are those of snapshots: that is all that Iceberg notes of a branch or tag.
 """
@@ -36,7 +36,7 @@ FOR_EVER_MS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What expires."""
+    """The snapshots, branches and tags that expire."""
 
     snapshot_ids: tuple[int, ...] = ()
     refs: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ def expiring(
 
 
 def _number(metadata: TableMetadata, name: str, default: int) -> int:
-    """Return what a table's property says."""
+    """Return the value of a table's property."""
     text = metadata.properties.get(name, "").strip()
     if text and not text.isdecimal():
         raise ConfigurationError(name, [f"the table has {text!r}, which is not a number"])
@@ -104,7 +104,7 @@ def _kept_by(metadata: TableMetadata, ref: SnapshotRef, now_ms: int, limit_ms: i
 
 
 def removal(metadata: TableMetadata, expiry: Expiry) -> RequirementsAndUpdates:
-    """Remove what expires; refused if a branch or tag that goes has moved, or another points to a snapshot of these."""
+    """Remove what expires; refused if a removed ref has moved, or another ref points to a removed snapshot."""
     requirements: list[TableRequirement] = [AssertTableUUID(uuid=metadata.table_uuid)]
     requirements += [AssertRefSnapshotId(ref=name, snapshot_id=metadata.refs[name].snapshot_id) for name in expiry.refs]
     updates: list[TableUpdate] = [RemoveSnapshotRefUpdate(ref_name=name) for name in expiry.refs]

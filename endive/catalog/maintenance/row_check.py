@@ -1,4 +1,4 @@
-"""Looks at every row of a catalog by itself: can it be read, is it where it belongs, is there a table that it is of?"""
+"""The check of every row by itself: it can be read, is under its key, and belongs to an existing table."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from endive.catalog.model.catalog_records import (
 )
 from endive.catalog.model.file_rows import decoded_file
 from endive.catalog.model.names import Identifier, text_of
-from endive.catalog.model.transaction import StoreTransaction
+from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.operations.dropped_tables import DroppedTable
 from endive.errors import CorruptObjectError
 from endive.protocol.requests import Steps
 from endive.wording import counted
 
 T = TypeVar("T")
-Rows = tuple[tuple[bytes, bytes], ...]
+Rows = tuple[KeyValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong, and where: a row's key, a table, a file."""
+    """An inconsistency, and its place: a row's key, a table, a file."""
 
     place: str
     problem: str
@@ -37,21 +37,21 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RowsReport:
-    """What was found."""
+    """The result of the check."""
 
     tables: list[Identifier]
-    """Those whose records can be read."""
+    """Tables whose records can be read."""
     findings: list[Finding]
     leftovers: int
-    """Rows of dropped tables and expired snapshots that are still to be cleared: harmless."""
+    """Rows of dropped tables and expired snapshots that are still to be deleted: harmless."""
 
 
 def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
-    """Look at every row by itself."""
+    """Check every row by itself."""
     spaces: dict[str, Rows] = {}
     for space in (keys.NAMESPACES, keys.TABLES, keys.DROPPED, *BY_UUID):
         spaces[space] = yield from tx.scan(space.encode())
-    answers = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
+    results = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
     records, findings = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
     findings += _read(
         spaces[keys.NAMESPACES], NamespaceRecord.decoded, lambda one, _: keys.namespace_key(one.namespace)
@@ -59,7 +59,7 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     snapshots, unreadable = _read(spaces[keys.SNAPSHOTS], SnapshotRecord.decoded, _snapshot_key)
     findings += unreadable
     findings += _read(spaces[keys.HISTORY], decoded_history, lambda _, key: key)[1]
-    findings += _read(answers, CommitRecord.decoded, lambda _, key: key)[1]
+    findings += _read(results, CommitRecord.decoded, lambda _, key: key)[1]
     findings += _read(spaces[keys.IMPORTED], bytes.decode, lambda _, key: key)[1]
     findings += _read(
         spaces[keys.FILES], decoded_file, lambda one, key: key if key.endswith(one.file.file_path.encode()) else b""
@@ -67,16 +67,16 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     dropped, unreadable = _read(spaces[keys.DROPPED], DroppedTable.decoded, lambda one, _: keys.dropped_key(one.uuid))
     findings += unreadable
     left = {str(one.uuid) for one in dropped}
-    unswept = {f"{record.uuid}/{one}" for record in records for one in record.pending_deletions}
-    if len(records) == len(spaces[keys.TABLES]):  # else nobody can tell whose rows they are
+    pending = {f"{record.uuid}/{one}" for record in records for one in record.pending_deletions}
+    if len(records) == len(spaces[keys.TABLES]):  # otherwise the tables of rows are not known
         known = {str(record.uuid) for record in records}
         findings += [Finding(f"{keys.DROPPED}{uuid}", "a table that is there is marked so") for uuid in left & known]
         findings += _strays(spaces, known | left)
     if len(snapshots) == len(spaces[keys.SNAPSHOTS]):
-        rows = tuple(row for row in spaces[keys.FILES] if not _is_leftover(row[0], left, unswept))
+        rows = tuple(row for row in spaces[keys.FILES] if not _is_leftover(row[0], left, pending))
         findings += _strays_of_snapshots(rows, snapshots)
     leftovers = sum(_uuid_of(key, space) in left for space in BY_UUID for key, _ in spaces[space])
-    leftovers += sum(_is_leftover(key, set(), unswept) for key, _ in spaces[keys.FILES])
+    leftovers += sum(_is_leftover(key, set(), pending) for key, _ in spaces[keys.FILES])
     return RowsReport([record.identifier for record in records], findings + _shared_uuids(records), leftovers)
 
 
@@ -101,7 +101,7 @@ def _read(
         try:
             record = decode(body)
             expected = key_of(record, key)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the check goes on
+        except Exception as error:  # noqa: BLE001 - the check continues after any error
             findings.append(Finding(_text(key), f"the row cannot be read: {words_of(error)}"))
             continue
         good.append(record)
@@ -110,10 +110,10 @@ def _read(
     return good, findings
 
 
-def _is_leftover(key: bytes, dropped: set[str], unswept: set[str]) -> bool:
+def _is_leftover(key: bytes, dropped: set[str], pending: set[str]) -> bool:
     """Whether a file's row is of a dropped table, or of a snapshot that has expired."""
     uuid, snapshot_id = _text(key).removeprefix(keys.FILES).split("/")[:2]
-    return uuid in dropped or f"{uuid}/{snapshot_id}" in unswept
+    return uuid in dropped or f"{uuid}/{snapshot_id}" in pending
 
 
 def _strays(spaces: Mapping[str, Rows], known: set[str]) -> list[Finding]:
@@ -156,6 +156,6 @@ def _text(key: bytes) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """Return what an error says, in one line; of a record that cannot be read, what was wrong inside."""
+    """Return the message of an error in one line; for a damaged record, that of its cause."""
     inner = error.__cause__ or error if isinstance(error, CorruptObjectError) else error
     return f"{type(inner).__name__}: {inner}".splitlines()[0]

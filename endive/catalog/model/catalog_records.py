@@ -49,8 +49,8 @@ TABLE_FIELDS = {
 }
 """Fields of a table's record, and Iceberg's names of the same."""
 
-STORED_ELSEWHERE = {"snapshots", "snapshot_log", "schemas"}
-"""Fields of Iceberg's metadata that are not in `iceberg`: they have rows or a field of their own."""
+STORED_ELSEWHERE = {"snapshots", "snapshot_log", "schemas", "metadata_log"}
+"""Fields of Iceberg's metadata that have rows or a field of their own, or are encoded here because it is faster."""
 
 schema_json = SchemaJson(SCHEMAS_CACHED)
 
@@ -141,6 +141,10 @@ class TableRecord:
         iceberg = BaseModel.model_dump(  # as PyIceberg's, but faster
             self.metadata, mode="json", exclude=STORED_ELSEWHERE, exclude_none=True, by_alias=True
         )
+        iceberg["metadata-log"] = [
+            {"metadata-file": entry.metadata_file, "timestamp-ms": entry.timestamp_ms}
+            for entry in self.metadata.metadata_log
+        ]
         schema = {
             "current-schema-id": iceberg.pop("current-schema-id"),
             "schemas": [schema_json(one) for one in self.metadata.schemas],

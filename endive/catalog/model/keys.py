@@ -1,17 +1,17 @@
-"""Where records are: one function for each kind of key.
+"""The keys of records: one function for each kind of key.
 
     __catalog                                    the catalog itself
     __namespaces/{namespace}                     a namespace
     __tables/{namespace}/{table}                 a table
     __snapshots/{uuid}/{snapshot id}             a snapshot of a table
     __history/{uuid}/{number}                    when which snapshot became current
-    __files/{uuid}/{snapshot id}/{path}          a file that a snapshot added, removed or took over
-    __commits/{uuid}/id/{commit id}              what a commit answered, to answer a repeat
-    __commits/{uuid}/version/{version}           the commit id of a version, so that old ones can be forgotten
-    __imported/{uuid}                            a table that was registered: the metadata file it came by
-    __dropped/{uuid}                             a table that was dropped, until its rows are cleared
+    __files/{uuid}/{snapshot id}/{path}          a file that a snapshot added, deleted, or has from an expired ancestor
+    __commits/{uuid}/id/{commit id}              the stored result of a commit
+    __commits/{uuid}/version/{version}           the commit id of a version, so that old results can be deleted
+    __imported/{uuid}                            the metadata file that a table was registered by
+    __dropped/{uuid}                             a dropped table, until its rows are deleted
 
-Snapshots and files go by the table's uuid, so that a rename writes one record. The levels of a namespace are joined
+Snapshots and files are under the table's uuid, so that a rename writes one record. The levels of a namespace are joined
 by dots, and everything in a name but letters, digits, `_`, `-` and `~` is written as in URLs (`%2E` for a dot): keys
 are readable, names may hold any character, and no two names share a key or the start of one.
 """
@@ -33,9 +33,10 @@ IMPORTED = "__imported/"
 DROPPED = "__dropped/"
 
 
-@lru_cache(maxsize=4096)
 def escaped(text: str) -> str:
     """Return `text` without slashes and dots, readable where it can be."""
+    if text.isalnum() and text.isascii():
+        return text
     return quote(text, safe="").replace(".", "%2E")
 
 
@@ -69,7 +70,7 @@ def table_key(identifier: Identifier) -> bytes:
 
 
 def tables_in(namespace: Identifier) -> bytes:
-    """Return the prefix of the tables of a namespace; those of its inner namespaces do not start so."""
+    """Return the prefix of the tables of a namespace, without those of its inner namespaces."""
     return f"{TABLES}{_joined(namespace)}/".encode()
 
 
@@ -96,7 +97,7 @@ def snapshot_key(uuid: UUID, snapshot_id: int) -> bytes:
 
 
 def history_of(uuid: UUID) -> bytes:
-    """Return the prefix of a table's history, which sorts as it happened."""
+    """Return the prefix of a table's history, sorted by time."""
     return f"{HISTORY}{uuid}/".encode()
 
 
@@ -111,31 +112,31 @@ def files_of(uuid: UUID, snapshot_id: int | None = None) -> bytes:
 
 
 def file_key(uuid: UUID, snapshot_id: int, path: str) -> bytes:
-    """Return the key of a file's record; paths hold slashes, and are the end of the key."""
+    """Return the key of a file's record; the path, with its slashes, is the end of the key."""
     return files_of(uuid, snapshot_id) + path.encode()
 
 
 @lru_cache(maxsize=4096)
 def commits_of(uuid: UUID) -> bytes:
-    """Return the prefix of what is remembered of a table's commits."""
+    """Return the prefix of the stored results of a table's commits."""
     return f"{COMMITS}{uuid}/".encode()
 
 
 def commit_key(uuid: UUID, commit_id: str) -> bytes:
-    """Return the key under which a commit's answer is remembered."""
+    """Return the key of a commit's stored result."""
     return commits_of(uuid) + f"id/{escaped(commit_id)}".encode()
 
 
 def commit_version_key(uuid: UUID, version: int) -> bytes:
-    """Return the key that tells which commit made a version."""
+    """Return the key of the commit id of a version."""
     return commits_of(uuid) + f"version/{version:020d}".encode()
 
 
 def imported_key(uuid: UUID) -> bytes:
-    """Return the key that tells which metadata file a table was registered by."""
+    """Return the key of the metadata file that a table was registered by."""
     return f"{IMPORTED}{uuid}".encode()
 
 
 def dropped_key(uuid: UUID) -> bytes:
-    """Return the key of the mark that a dropped table leaves."""
+    """Return the key of the mark of a dropped table."""
     return f"{DROPPED}{uuid}".encode()

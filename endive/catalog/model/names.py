@@ -4,6 +4,8 @@ A name is a tuple of levels. A string is split at its dots, as PyIceberg does it
 to be given in a tuple.
 """
 
+from functools import lru_cache
+
 from endive.errors import ConfigurationError
 
 Identifier = tuple[str, ...]
@@ -19,34 +21,35 @@ def identifier_of(name: str | Identifier) -> Identifier:
 
 
 def namespace_of(name: str | Identifier) -> Identifier:
-    """Return the levels of a namespace, or say all that is wrong with them."""
+    """Return the levels of a namespace; raise with all errors in them."""
     return _checked("a namespace", identifier_of(name), levels_min=1)
 
 
 def table_of(name: str | Identifier) -> Identifier:
-    """Return the levels of a table's name, or say all that is wrong with them."""
+    """Return the levels of a table's name; raise with all errors in them."""
     return _checked("a table", identifier_of(name), levels_min=2)
 
 
 def text_of(identifier: Identifier) -> str:
-    """Return a name as people write it."""
+    """Return a name with dots."""
     return ".".join(identifier)
 
 
+@lru_cache(maxsize=4096)
 def _checked(kind: str, levels: Identifier, levels_min: int) -> Identifier:
-    faults = [f"a level is empty: {text_of(levels)!r}" for level in levels if not level.strip()]
+    errors = [f"a level is empty: {text_of(levels)!r}" for level in levels if not level.strip()]
     if len(levels) < levels_min:
-        faults.append("a table's name needs a namespace, as in `namespace.table`" if levels_min > 1 else "it is empty")
+        errors.append("a table's name needs a namespace, as in `namespace.table`" if levels_min > 1 else "it is empty")
     if len(levels) > LEVELS_MAX:
-        faults.append(f"it has {len(levels)} levels; {LEVELS_MAX} are allowed")
-    faults += [
+        errors.append(f"it has {len(levels)} levels; {LEVELS_MAX} are allowed")
+    errors += [
         f"a level has more than {LEVEL_BYTES_MAX} bytes: {level[:20]}…"
         for level in levels
         if len(level.encode(errors="replace")) > LEVEL_BYTES_MAX
     ]
-    faults += [f"not text that can be written as UTF-8: {level!r}" for level in levels if not _encodes(level)]
-    if faults:
-        raise ConfigurationError(f"the name of {kind}", faults)
+    errors += [f"not text that can be written as UTF-8: {level!r}" for level in levels if not _encodes(level)]
+    if errors:
+        raise ConfigurationError(f"the name of {kind}", errors)
     return levels
 
 

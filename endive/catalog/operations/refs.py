@@ -1,4 +1,4 @@
-"""Time travel, branches, tags and roll-back: which snapshot a name or a moment means, and changes of that.
+"""Time travel, branches, tags and roll-back: snapshots by name and time, and changes of refs.
 
 All of it is pure: from a table's metadata to a snapshot, or to Iceberg's requirements and updates.
 """
@@ -50,7 +50,7 @@ def _beginning(metadata: TableMetadata) -> str:
     if not metadata.snapshot_log:
         return "the table has no history: nothing was written to it"
     begins = utc(metadata.snapshot_log[0].timestamp_ms, precise=True)
-    return f"the table's history begins later, at {begins} UTC; what was before may have been expired"
+    return f"the table's history begins later, at {begins} UTC; earlier snapshots may have expired"
 
 
 def is_ancestor(metadata: TableMetadata, snapshot_id: int) -> bool:

@@ -143,8 +143,9 @@ def create_table(
 
 def require_unused_uuid(tx: StoreTransaction, uuid: UUID) -> Steps[None]:
     """Raise if a table of this uuid is in the catalog: both would share their rows, and a drop would delete them."""
-    records = yield from all_tables(tx)
-    for record in records:
+    rows = yield from tx.scan(TABLES.encode())
+    text = str(uuid).encode()
+    for record in (TableRecord.decoded(body) for _, body in rows if text in body):
         if record.uuid == uuid:
             raise AlreadyInCatalogError("Table", f"{text_of(record.identifier)}, with the same uuid {uuid}")
 

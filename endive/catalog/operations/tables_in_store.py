@@ -12,6 +12,7 @@ from pyiceberg.table.sorting import SortOrder
 
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.publisher import Publisher
+from endive.catalog.connection import FOLDER
 from endive.catalog.maintenance.purge import clear_dropped, clear_if_dropped, finish_drop, require_gc_enabled
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, encoded_history
 from endive.catalog.model.keys import history_key, imported_key, snapshot_key, table_key
@@ -87,13 +88,14 @@ class TablesInStore:
     ) -> TableMetadata:
         """Return the metadata of a table to be created, with a new uuid and new field ids."""
         require_known(properties, "table", text_of(name))
-        uuid = UUID(self._new_id())
+        uuid = UUID(self._new_id(), version=4)
         place = self.location_for(name, uuid, location)
         return new_table_metadata(schema, partition_spec, sort_order, place, dict(properties), uuid)
 
     def register(self, name: Identifier, metadata_location: str) -> LoadedTable:
         """Add a table by its metadata file, with all its snapshots, refs and history."""
         metadata = self.files.read(metadata_location)
+        checked_location(name, metadata.location)
         record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
         self._install(record, metadata, has_new_uuid=False)
         return LoadedTable(name, 0, metadata, metadata_location)
@@ -193,7 +195,7 @@ class TablesInStore:
     def location_for(self, name: Identifier, uuid: UUID, location: str | None) -> str:
         """Return the location of a new table: the given one, or one that no other table ever has."""
         if location:
-            return location.rstrip("/")
+            return checked_location(name, location)
         base = self.store.read(lambda tx: namespace_properties(tx, name[:-1])).get("location")
         if base is None and not self.warehouse:
             raise ConfigurationError(
@@ -201,11 +203,19 @@ class TablesInStore:
                 ["no location: give the table one, or the catalog a warehouse, or the namespace a location"],
             )
         folder = base.rstrip("/") if base else "/".join((self.warehouse, *map(_folder, name[:-1])))
-        return f"{folder}/{_folder(name[-1])}-{uuid.hex[:8]}"
+        return checked_location(name, f"{folder}/{_folder(name[-1])}-{uuid.hex[:8]}")
+
+
+def checked_location(name: Identifier, location: str) -> str:
+    """Return a table's location without a slash at its end; raise if it is in the catalog's own folder, or has `..`."""
+    if {FOLDER, ".."} & set(location.split("/")):
+        problem = f"its location {location} is inside the catalog's own folder {FOLDER}/, or contains `..`"
+        raise ConfigurationError(text_of(name), [problem])
+    return location.rstrip("/")
 
 
 def _loaded(view: TableView) -> LoadedTable:
-    """Return a view for a caller, who may change the properties, while records are shared."""
+    """Return a view with its own properties, which the caller may change, while records are shared."""
     metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
     return LoadedTable(view.record.identifier, view.record.version, metadata, view.record.metadata_location)
 

@@ -7,10 +7,10 @@
         "uri": "s3://bucket/path",
     })
 
-Properties: `uri` (where the catalog is; a bare `memory://` is a new one each time), `warehouse` (where tables go; if
-not given, what the catalog was created with, or the uri), those of `endive.catalog.settings` such as `endive.create`
-(whether a catalog is made where there is none: `true` unless said otherwise, since PyIceberg's users have no other
-place to say it); and PyIceberg's own for files (`s3.endpoint`, …).
+Properties: `uri` (location of the catalog; a bare `memory://` is a new one each time), `warehouse` (location of tables;
+by default the one that the catalog was created with, or the uri), those of `endive.catalog.settings` such as
+`endive.create` (create the catalog if it does not exist: `true` by default), and PyIceberg's own for files
+(`s3.endpoint`, …).
 
 Names and errors are PyIceberg's, with its wording where its tests look at it. An unknown outcome is
 `CommitStateUnknownException`, after which PyIceberg deletes nothing.
@@ -117,7 +117,7 @@ class EndiveCatalog(CatalogWithStagedTables):
     def commit_transactions(self, transactions: Sequence[Transaction], commit_id: str | None = None) -> None:
         """Commit PyIceberg's transactions on several tables at once: all or none. They must not be used afterwards.
 
-        Appends that lost a race are put on top of what won; anything else that conflicts fails the whole commit, and
+        Appends that lost a race are rebased; anything else that conflicts fails the whole commit, and
         is not retried. `commit_id`: as in `KVCatalog.commit`.
         """
         changes = [

@@ -10,6 +10,7 @@ requires that its branch has not moved (`AssertUnmoved`). Then the commit fails,
 reads the table again. Everything else is PyIceberg's.
 """
 
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement
@@ -49,3 +50,13 @@ class EndiveTable(Table):
 
     def transaction(self) -> Transaction:
         return EndiveTransaction(self)
+
+    def refresh(self) -> Table:
+        """Load the newest state of the table; raise if another table has its name now."""
+        fresh = self.catalog.load_table(self.name())
+        if fresh.metadata.table_uuid != self.metadata.table_uuid:
+            problem = "the table UUID does not match, since another table has this name now"
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(self.name())}; {problem}")
+        self.metadata, self.metadata_location = fresh.metadata, fresh.metadata_location
+        self.io, self.config = fresh.io, fresh.config
+        return self

@@ -1,29 +1,29 @@
 """`endive catalog`: Iceberg tables in a bucket, from the command line.
 
-In reading order: `opening` (what all commands share), `columns` and `times` (what people type), `rendering`, then the
-commands: `namespaces`, `tables`, `changing`, `past`, `files`, `checking`.
+In reading order: `arguments` (shared by all commands), `columns` and `times` (parsers), `rendering`, then the
+commands: `namespaces`, `table_commands`, `changing`, `past`, `data_files`, `checking`.
 """
 
 import typer
 
-from endive.cli.catalog import changing, checking, files, namespaces, past, tables
+from endive.cli.catalog import changing, checking, data_files, namespaces, past, table_commands
 
 app = typer.Typer(no_args_is_help=True, help="Iceberg tables that need nothing but a bucket.")
 app.command("init")(namespaces.init)
 app.command("namespaces")(namespaces.namespaces)
 app.command("tables")(namespaces.tables)
-app.command("create")(tables.create)
-app.command("show")(tables.show)
+app.command("create")(table_commands.create)
+app.command("show")(table_commands.show)
 app.command("history")(past.history)
-app.command("files")(files.files)
-app.command("rename")(tables.rename)
-app.command("drop")(tables.drop)
+app.command("files")(data_files.files)
+app.command("rename")(table_commands.rename)
+app.command("drop")(table_commands.drop)
 app.command("set")(changing.set_values)
 app.command("rollback")(past.rollback)
 app.command("tag")(past.tag)
 app.command("branch")(past.branch)
 app.command("expire")(past.expire)
-app.command("orphans")(files.orphans)
-app.command("import")(files.import_table)
-app.command("export")(files.export)
+app.command("orphans")(data_files.orphans)
+app.command("import")(data_files.import_table)
+app.command("export")(data_files.export)
 app.command("check")(checking.check)

@@ -12,10 +12,10 @@ from pyiceberg.table.update.schema import UpdateSchema
 from endive.catalog.iceberg import metadata_of
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.catalog.settings import CREATE, require_known
+from endive.cli.catalog.arguments import Endpoint, Json, Properties, TableName, Url, opened, pairs, reach
 from endive.cli.catalog.columns import parse_column, parse_type
-from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened, pairs, reach
 from endive.cli.catalog.rendering import partition_text, print_json, say
-from endive.cli.catalog.tables import table_document
+from endive.cli.catalog.table_commands import table_document
 from endive.errors import CommitConflictError, ConfigurationError, ErrorCollector
 
 COMMAND = "endive catalog set"
@@ -79,9 +79,9 @@ def set_values(
 
 
 def _require_known(removals: Sequence[str], known: dict[str, str], name: str) -> None:
-    faults = [f"{name} has no property {key!r} to remove" for key in removals if key not in known]
-    if faults:
-        raise ConfigurationError("--remove", faults)
+    problems = [f"{name} has no property {key!r} to remove" for key in removals if key not in known]
+    if problems:
+        raise ConfigurationError("--remove", problems)
 
 
 def _updates(errors: ErrorCollector, settings: Sequence[str] | None) -> dict[str, str]:
@@ -137,9 +137,9 @@ def _commit(
     try:
         with table.transaction() as transaction:
             update = transaction.update_schema()
-            faults = [fault for words, change in changes if (fault := _tried(update, words, change))]
-            if faults:
-                raise ConfigurationError(name, faults)
+            problems = [problem for words, change in changes if (problem := _tried(update, words, change))]
+            if problems:
+                raise ConfigurationError(name, problems)
             if changes:
                 update.commit()
             if FORMAT in updates:
@@ -166,7 +166,7 @@ def _format(text: str) -> Any:  # noqa: ANN401 - PyIceberg's literal type
 
 
 def _tried(update: UpdateSchema, words: str, change: Change) -> str:
-    """Make a change; return what is wrong with it, or nothing."""
+    """Make a change; return the error, or an empty text."""
     try:
         change(update)
     except (ValidationError, ValueError) as error:

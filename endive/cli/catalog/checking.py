@@ -1,4 +1,4 @@
-"""`endive catalog check`: is everything there, and does it agree?"""
+"""`endive catalog check`: consistency of the store, the records and the files."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -9,7 +9,7 @@ from endive.catalog.connection import FOLDER, open_place, url_of
 from endive.catalog.maintenance.check import CatalogReport
 from endive.catalog.maintenance.check import check as check_catalog
 from endive.catalog.maintenance.row_check import Finding
-from endive.cli.catalog.opening import Endpoint, Json, Properties, Url, as_typed, opened, reach, require_lasting
+from endive.cli.catalog.arguments import Endpoint, Json, Properties, Url, as_typed, opened, reach, require_lasting
 from endive.cli.catalog.rendering import print_json
 from endive.cli.console import output
 from endive.drivers.blocking import BlockingDriver
@@ -17,44 +17,44 @@ from endive.errors import CatalogNotFoundError, CorruptObjectError, MissingObjec
 from endive.kv.maintenance.check import check_store
 from endive.wording import counted
 
-FAULTS_FOUND = 1
+FINDINGS_EXIT_CODE = 1
 
 
 def check(
     url: Url,
     name: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only this table.")] = None,
     data_files: Annotated[
-        bool, typer.Option("--data-files", help="Also look whether every data file is there: a request for each.")
+        bool, typer.Option("--data-files", help="Also check that every data file exists: one request for each.")
     ] = False,
     endpoint: Endpoint = None,
     properties: Properties = None,
     as_json: Json = False,
 ) -> None:
-    """Look at the store, every record and every metadata file; say what is wrong where. Exit code 1 if something is.
+    """Check the store, every record and every metadata file. Prints every finding; exit code 1 if there is one.
 
-    The store: checksums, references, order. Records: each can be read, is where it belongs, and names what is there.
-    Files: metadata files, manifest lists and manifests are there, and say what the records say. Nothing is changed,
-    and writers are not disturbed.
+    The store: checksums, references, order. Records: each can be read, is under its key, and refers to existing ones.
+    Files: metadata files, manifest lists and manifests exist and agree with the records. Nothing is changed, and
+    writers are not disturbed.
 
     For example:
 
     `endive catalog check s3://bucket/lake`
     """
     require_lasting(url, reach(endpoint, properties))
-    faults = _store_faults(url, reach(endpoint, properties))
+    findings = _store_findings(url, reach(endpoint, properties))
     report = CatalogReport()
     try:
         with opened(url, endpoint, properties) as catalog:
             report = check_catalog(catalog.store, catalog.files, name, data_files)
     except (CorruptObjectError, MissingObjectError) as error:
-        faults.append(Finding(str(error), "the catalog cannot be opened, and its tables were not looked at"))
-    _print(faults + report.findings, report, as_json)
-    if faults or report.findings:
-        raise typer.Exit(FAULTS_FOUND)
+        findings.append(Finding(str(error), "the catalog cannot be opened, and its tables were not checked"))
+    _print(findings + report.findings, report, as_json)
+    if findings or report.findings:
+        raise typer.Exit(FINDINGS_EXIT_CODE)
 
 
-def _store_faults(url: str, settings: dict[str, str]) -> list[Finding]:
-    """Return what is wrong with the store below the catalog."""
+def _store_findings(url: str, settings: dict[str, str]) -> list[Finding]:
+    """Return the findings in the store of the catalog."""
     place = url_of(url)
     driver = BlockingDriver(open_place(f"{place}/{FOLDER}", settings))
     try:
@@ -64,10 +64,10 @@ def _store_faults(url: str, settings: dict[str, str]) -> list[Finding]:
         raise CatalogNotFoundError(place) from error
     finally:
         driver.close()
-    return [Finding(f"{FOLDER}/{fault.path}", fault.problem) for fault in found]
+    return [Finding(f"{FOLDER}/{one.path}", one.problem) for one in found]
 
 
-def _print(faults: list[Finding], report: CatalogReport, as_json: bool) -> None:
+def _print(findings: list[Finding], report: CatalogReport, as_json: bool) -> None:
     figures = {
         "tables": report.tables,
         "snapshots": report.snapshots,
@@ -75,14 +75,14 @@ def _print(faults: list[Finding], report: CatalogReport, as_json: bool) -> None:
         "files": report.files,
     }
     if as_json:
-        document = {"faults": [asdict(fault) for fault in faults], "looked_at": figures}
+        document = {"faults": [asdict(one) for one in findings], "looked_at": figures}
         print_json(document | {"leftover_rows": report.leftovers})
         return
-    for fault in faults:
-        output.print(f"[red]fault:[/] {output.escape(str(fault))}", soft_wrap=True)
+    for one in findings:
+        output.print(f"[red]finding:[/] {output.escape(str(one))}", soft_wrap=True)
     looked_at = ", ".join(counted(count, what.removesuffix("s")) for what, count in figures.items())
     if report.leftovers:
         rows = f"{counted(report.leftovers, 'row')} of dropped tables or expired snapshots"
-        words = "left by a crash or still being cleared, which is harmless"
-        output.print(f"{rows}: {words}; the next `endive catalog expire` or `orphans --delete` clears them")
-    output.print(f"looked at {looked_at}; {counted(len(faults), 'finding')}")
+        words = "left by a crash or still being deleted, which is harmless"
+        output.print(f"{rows}: {words}; the next `endive catalog expire` or `orphans --delete` deletes them")
+    output.print(f"checked {looked_at}; {counted(len(findings), 'finding')}")

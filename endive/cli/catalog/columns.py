@@ -1,10 +1,10 @@
-"""Columns and partitions as people type them: `id long required, ts timestamptz, tags list<string>`.
+"""Columns and partitions of the command line: `id long required, ts timestamptz, tags list<string>`.
 
 A column is a name, a type of Iceberg's, and perhaps `required`. Nested types are `list<…>`, `map<…, …>` and
 `struct<a int, b string required>`; elements and values may be `required` too. A name with blanks goes in double quotes.
 A partition is a column, or a transform of one: `day(ts), bucket(16, id), truncate(4, name) as short`.
 
-Every column and partition is read by itself, so that all faults are found at once.
+Every column and partition is read by itself, so that all errors are found at once.
 """
 
 import re
@@ -54,31 +54,30 @@ TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
 PARAMETRIC = {"bucket", "truncate"}
 
 
-class _FaultError(Exception):
+class _ParseError(Exception):
     """One column or partition cannot be read."""
 
 
 def parse_schema(text: str, source: str = "--schema") -> Schema:
     """Return the schema that a text describes, or say everything that is wrong with it."""
-    schema, faults = _readable_schema(text)
-    if faults:
-        raise ConfigurationError(source, faults)
+    schema, problems = _readable_schema(text)
+    if problems:
+        raise ConfigurationError(source, problems)
     return schema
 
 
 def _readable_schema(text: str) -> tuple[Schema, list[str]]:
-    """Return the columns that can be read, and the faults of the rest."""
+    """Return the columns that can be read, and the errors in the rest."""
     ids = count(1)
-    fields, faults = _each(_split(text), lambda part: _column(part, ids))
-    faults += _repeated([field.name for field in fields])
-    return Schema(*{field.name: field for field in fields}.values()), faults
+    fields, problems = _each(_split(text), lambda part: _column(part, ids))
+    problems += _repeated([field.name for field in fields])
+    return Schema(*{field.name: field for field in fields}.values()), problems
 
 
 def check_partitions(partitions: str, schema: str) -> None:
     """Say everything that is wrong with the partitions of a table whose schema is given as text, and may be wrong.
 
-    What is wrong with the schema is left to `parse_schema`. A column that is there but cannot be read may be
-    partitioned by: nobody can tell yet whether that goes.
+    Errors in the schema are left to `parse_schema`. A partition by a column that cannot be read is not checked.
     """
     readable, _ = _readable_schema(schema)
     named = [match["quoted"] or match["plain"] for part in _split(schema) if (match := COLUMN.fullmatch(part))]
@@ -97,8 +96,8 @@ def parse_type(text: str, source: str) -> IcebergType:
     """Return one type."""
     try:
         return _type(text.strip(), count(1))
-    except _FaultError as fault:
-        raise ConfigurationError(source, [str(fault)]) from fault
+    except _ParseError as problem:
+        raise ConfigurationError(source, [str(problem)]) from problem
 
 
 def parse_partitions(
@@ -108,30 +107,30 @@ def parse_partitions(
 
     Partitions of columns in `unread` are passed over.
     """
-    found, faults = _each(_split(text), lambda part: _partition(part, schema, unread))
+    found, problems = _each(_split(text), lambda part: _partition(part, schema, unread))
     fields = [field for field in found if field is not None]
-    faults += _repeated([field.name for field in fields])
+    problems += _repeated([field.name for field in fields])
     columns = set(schema.column_names)
-    faults += [
+    problems += [
         f"{field.name!r} is the name of a column; name it otherwise: … as NAME"
         for field in fields
         if field.name in columns and not isinstance(field.transform, IdentityTransform)
     ]
-    if faults:
-        raise ConfigurationError(source, faults)
+    if problems:
+        raise ConfigurationError(source, problems)
     return PartitionSpec(*(field.model_copy(update={"field_id": 1000 + place}) for place, field in enumerate(fields)))
 
 
 def _each(parts: list[str], read: Callable[[str], T]) -> tuple[list[T], list[str]]:
-    """Return what can be read, and the faults of the rest."""
+    """Return the parts that can be read, and the errors in the rest."""
     good: list[T] = []
-    faults: list[str] = []
+    problems: list[str] = []
     for part in parts:
         try:
             good.append(read(part))
-        except _FaultError as fault:
-            faults.append(str(fault))
-    return good, faults
+        except _ParseError as problem:
+            problems.append(str(problem))
+    return good, problems
 
 
 def _split(text: str) -> list[str]:
@@ -156,14 +155,14 @@ def _repeated(names: list[str]) -> list[str]:
 def _column(text: str, ids: Iterator[int]) -> NestedField:
     match = COLUMN.fullmatch(text)
     if match is None:
-        raise _FaultError(f"{text.strip()!r} is not a column: write a name and a type, such as `id long required`")
+        raise _ParseError(f"{text.strip()!r} is not a column: write a name and a type, such as `id long required`")
     name = match["quoted"] or match["plain"]
     kind, required = _requirement(match["rest"])
     field_id = next(ids)
     try:
         return NestedField(field_id, name, _type(kind, ids), required=required)
-    except _FaultError as fault:
-        raise _FaultError(f"{name}: {fault}") from fault
+    except _ParseError as problem:
+        raise _ParseError(f"{name}: {problem}") from problem
 
 
 def _requirement(text: str) -> tuple[str, bool]:
@@ -179,7 +178,7 @@ def _type(text: str, ids: Iterator[int]) -> IcebergType:
     if not bracket:
         return _primitive(text)
     if not inner.endswith(">"):
-        raise _FaultError(f"{text!r} has an opening `<` without its `>`")
+        raise _ParseError(f"{text!r} has an opening `<` without its `>`")
     inner = inner[:-1]
     kind = outer.strip().lower()
     if kind == "struct":
@@ -188,14 +187,14 @@ def _type(text: str, ids: Iterator[int]) -> IcebergType:
         return _list(inner, ids)
     if kind == "map":
         return _map(inner, ids)
-    raise _FaultError(f"{outer.strip()!r} is not a nested type; those are list, map and struct")
+    raise _ParseError(f"{outer.strip()!r} is not a nested type; those are list, map and struct")
 
 
 def _struct(inner: str, ids: Iterator[int]) -> StructType:
-    fields, faults = _each(_split(inner), lambda part: _column(part, ids))
-    faults += _repeated([field.name for field in fields])
-    if faults:
-        raise _FaultError("; ".join(faults))
+    fields, problems = _each(_split(inner), lambda part: _column(part, ids))
+    problems += _repeated([field.name for field in fields])
+    if problems:
+        raise _ParseError("; ".join(problems))
     return StructType(*fields)
 
 
@@ -208,7 +207,7 @@ def _list(inner: str, ids: Iterator[int]) -> ListType:
 def _map(inner: str, ids: Iterator[int]) -> MapType:
     parts = _split(inner)
     if len(parts) != 2:
-        raise _FaultError(f"a map has a key and a value, as in map<string, long>, not {inner!r}")
+        raise _ParseError(f"a map has a key and a value, as in map<string, long>, not {inner!r}")
     key_id, value_id = next(ids), next(ids)
     kind, required = _requirement(parts[1])
     return MapType(
@@ -225,11 +224,11 @@ def _primitive(text: str) -> IcebergType:
     try:
         parsed: IcebergType = IcebergType.model_validate(wanted)
     except IcebergValidationError as error:
-        raise _FaultError(str(error)) from error
+        raise _ParseError(str(error)) from error
     except ValidationError as error:
-        raise _FaultError(_unknown_type(text)) from error
+        raise _ParseError(_unknown_type(text)) from error
     if not wanted.startswith("geo") and str(parsed).replace(" ", "") != wanted:
-        raise _FaultError(_unknown_type(text))  # PyIceberg looks at the beginning only
+        raise _ParseError(_unknown_type(text))  # PyIceberg looks at the beginning only
     return parsed
 
 
@@ -249,7 +248,7 @@ def _unknown_type(text: str) -> str:
 def _partition(text: str, schema: Schema, unread: Set[str]) -> PartitionField | None:
     match = PARTITION.fullmatch(text)
     if match is None or not match["what"]:
-        raise _FaultError("an empty partition: write a column, or a transform of one, such as `day(ts)`")
+        raise _ParseError("an empty partition: write a column, or a transform of one, such as `day(ts)`")
     call = CALL.fullmatch(match["what"])
     name, column = _transform(call) if call is not None else ("identity", match["what"])
     if column.strip().strip('"') in unread:
@@ -257,9 +256,9 @@ def _partition(text: str, schema: Schema, unread: Set[str]) -> PartitionField | 
     source = _find(column.strip().strip('"'), schema)
     transform: Transform[object, object] = parse_transform(name)
     if isinstance(transform, UnknownTransform):
-        raise _FaultError(f"{text.strip()!r}: no transform {name!r}")
+        raise _ParseError(f"{text.strip()!r}: no transform {name!r}")
     if not transform.can_transform(source.field_type):
-        raise _FaultError(f"{text.strip()!r}: {name} does not go with {source.name}, which is {source.field_type}")
+        raise _ParseError(f"{text.strip()!r}: {name} does not go with {source.name}, which is {source.field_type}")
     field = PartitionField(source_id=source.field_id, field_id=1000, transform=transform, name="partition")
     generated = partition_name(schema, field)
     return field.model_copy(update={"name": match["name"] or generated.replace(".", "_")})
@@ -271,14 +270,14 @@ def _transform(call: re.Match[str]) -> tuple[str, str]:
     arguments = [part.strip() for part in _split(call["arguments"])]
     if name not in TRANSFORMS:
         known = suggestion(name, TRANSFORMS) or f"; known: {', '.join(TRANSFORMS)}"
-        raise _FaultError(f"no transform {call['transform']!r}{known}")
+        raise _ParseError(f"no transform {call['transform']!r}{known}")
     if name not in PARAMETRIC:
         if len(arguments) != 1:
-            raise _FaultError(f"{name} takes a column, as in {name}(ts), not {call['arguments']!r}")
+            raise _ParseError(f"{name} takes a column, as in {name}(ts), not {call['arguments']!r}")
         return name, arguments[0]
     numbers = [one for one in arguments if one.isdigit()]
     if len(arguments) != 2 or len(numbers) != 1 or int(numbers[0]) < 1:
-        raise _FaultError(f"{name} takes a number and a column, as in {name}(16, id), not {call['arguments']!r}")
+        raise _ParseError(f"{name} takes a number and a column, as in {name}(16, id), not {call['arguments']!r}")
     (column,) = (one for one in arguments if not one.isdigit())
     return f"{name}[{int(numbers[0])}]", column
 
@@ -289,4 +288,4 @@ def _find(column: str, schema: Schema) -> NestedField:
     except ValueError as error:
         names = schema.column_names
         hint = suggestion(column, names) or f"; there are: {', '.join(names)}"
-        raise _FaultError(f"no column {column!r}{hint}") from error
+        raise _ParseError(f"no column {column!r}{hint}") from error

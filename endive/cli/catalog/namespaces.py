@@ -10,7 +10,7 @@ from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.operations.namespaces import namespace_properties, require_namespace
 from endive.catalog.operations.table_rows import TableView, all_tables, whole_view
-from endive.cli.catalog.opening import (
+from endive.cli.catalog.arguments import (
     Endpoint,
     Json,
     Properties,
@@ -65,7 +65,7 @@ def init(
 
 def namespaces(
     url: Url,
-    name: Annotated[str | None, typer.Argument(metavar="[NAMESPACE]", help="List what is inside this one.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAMESPACE]", help="List the namespaces in this one.")] = None,
     create: Annotated[str | None, typer.Option(metavar="NAME", help="Create a namespace; `a.b` makes `a` too.")] = None,
     drop: Annotated[str | None, typer.Option(metavar="NAME", help="Drop a namespace that holds nothing.")] = None,
     settings: Annotated[
@@ -109,18 +109,18 @@ def namespaces(
 
 
 def _subject(name: str | None, create: str | None, drop: str | None, changes: bool) -> tuple[str, str] | None:
-    """Return what is to be changed and the word for it; None: only a list is wanted."""
-    faults = []
+    """Return the change and a word for it; None if only a list is wanted."""
+    problems = []
     if create is not None and drop is not None:
-        faults.append("--create or --drop, not both")
+        problems.append("--create or --drop, not both")
     if name is not None and (create is not None or drop is not None):
-        faults.append(f"--create and --drop name the namespace themselves: leave {name!r} out")
+        problems.append(f"--create and --drop name the namespace themselves: leave {name!r} out")
     if changes and name is None and create is None:
-        faults.append("--set and --remove need a NAMESPACE whose properties they change, or --create")
+        problems.append("--set and --remove need a NAMESPACE whose properties they change, or --create")
     if changes and drop is not None:
-        faults.append("--drop takes no properties")
-    if faults:
-        raise ConfigurationError("endive catalog namespaces", faults)
+        problems.append("--drop takes no properties")
+    if problems:
+        raise ConfigurationError("endive catalog namespaces", problems)
     if create is not None:
         return create, "created"
     if drop is not None:
@@ -180,7 +180,7 @@ def tables(
 
 
 def _tables(catalog: KVCatalog, inside: Identifier) -> list[TableView]:
-    """Return the tables of a namespace with their snapshots, in one look at the store."""
+    """Return the tables of a namespace with their snapshots, in one read of the store."""
 
     def look(tx: StoreTransaction) -> Steps[list[TableView]]:
         if inside:

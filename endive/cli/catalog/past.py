@@ -12,7 +12,7 @@ from endive.catalog.maintenance.expiry import ExpiredSnapshots
 from endive.catalog.maintenance.purge import require_gc_enabled
 from endive.catalog.maintenance.retention import expiring
 from endive.catalog.operations.refs import is_ancestor, snapshot_at, snapshot_by_id, snapshot_by_ref
-from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
+from endive.cli.catalog.arguments import Endpoint, Json, Properties, TableName, Url, opened
 from endive.cli.catalog.rendering import count, kept, operation, print_json, print_rows, refs_at, say, snapshot_document
 from endive.cli.catalog.times import duration_ms, iso, limit_ms, moment_ms, shown
 from endive.drivers.blocking import unix_ms
@@ -21,7 +21,8 @@ from endive.wording import counted
 
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", help="A snapshot, by its id.")]
 Moment = Annotated[
-    str | None, typer.Option("--at", metavar="TIME", help="What was current then: `2026-03-01`, `2026-03-01T12:00Z`.")
+    str | None,
+    typer.Option("--at", metavar="TIME", help="The snapshot that was current then: `2026-03-01`, `2026-03-01T12:00Z`."),
 ]
 Ref = Annotated[str | None, typer.Option("--ref", metavar="NAME", help="A snapshot, by a branch or tag.")]
 
@@ -82,14 +83,15 @@ def rollback(
     snapshot_id: SnapshotId = None,
     at: Moment = None,
     ref: Ref = None,
-    anywhere: Annotated[
-        bool, typer.Option("--any", help="Also to a snapshot that the current state does not come from.")
+    force: Annotated[
+        bool, typer.Option("--force", help="Also to a snapshot that is not an ancestor of the current one.")
     ] = False,
+    any_snapshot: Annotated[bool, typer.Option("--any", hidden=True, help="Former name of `--force`.")] = False,
     endpoint: Endpoint = None,
     properties: Properties = None,
     as_json: Json = False,
 ) -> None:
-    """Make an earlier state of a table the current one. Later snapshots stay until they expire.
+    """Make an earlier snapshot of a table current. Later snapshots stay until they expire.
 
     For example:
 
@@ -100,11 +102,12 @@ def rollback(
         target = chosen(before.metadata, snapshot_id, at, ref)
         if target is None:
             raise ConfigurationError("endive catalog rollback", ["to where? say --snapshot, --at or --ref"])
-        if not anywhere and not is_ancestor(before.metadata, target.snapshot_id):
-            fault = f"the current state does not come from snapshot {target.snapshot_id}; --any goes there all the same"
-            raise ConfigurationError(name, [fault])
-        go = catalog.set_current_snapshot if anywhere else catalog.roll_back
-        go(name, target.snapshot_id)
+        force = force or any_snapshot
+        if not force and not is_ancestor(before.metadata, target.snapshot_id):
+            problem = f"snapshot {target.snapshot_id} is not an ancestor of the current snapshot; use --force to set it"
+            raise ConfigurationError(name, [problem])
+        change = catalog.set_current_snapshot if force else catalog.roll_back
+        change(name, target.snapshot_id)
     if as_json:
         print_json({"table": name, "from": before.metadata.current_snapshot_id, "to": target.snapshot_id})
     else:

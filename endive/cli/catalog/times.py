@@ -39,8 +39,8 @@ def limit_ms(text: str, now_ms: int, option: str) -> int:
     try:
         return moment_ms(text, option)
     except ConfigurationError as error:
-        fault = f"{text!r} is neither a duration, such as 7d or 12h, nor a moment, such as 2026-03-01"
-        raise ConfigurationError(option, [fault]) from error
+        problem = f"{text!r} is neither a duration, such as 7d or 12h, nor a moment, such as 2026-03-01"
+        raise ConfigurationError(option, [problem]) from error
 
 
 def span(duration_ms: int) -> str:

@@ -6,6 +6,7 @@
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,13 @@ from endive.sim.config.schema import Configuration, Selection
 from endive.sim.config.validation import InvalidKey, validated, without_consequences
 from endive.sim.conflict_detector import PartitionOverlapConflictDetector, ProbabilisticConflictDetector
 from endive.sim.cost import COST_MODELS
-from endive.sim.latency import FixedLatency, LatencyDistribution, SizeBasedLatency
+from endive.sim.latency import (
+    BYTES_PER_MIB,
+    FixedLatency,
+    LatencyDistribution,
+    LognormalLatency,
+    SizeBasedLatency,
+)
 from endive.sim.results.summary import Window
 from endive.sim.selectors import PARTITION_SELECTORS, TABLE_SELECTORS
 from endive.sim.simulation import SimulationConfig
@@ -239,7 +246,7 @@ def _adjusted(profile: Profile, config: Configuration) -> Profile:
     } | explicit
     given = explicit.get("manifest_list_read") or explicit.get("read")
     if config.transaction.manifest_list_growth_bytes and not given:
-        latencies["manifest_list_read"] = _grown(latencies)
+        latencies["manifest_list_read"] = _grown(latencies, config.transaction.manifest_list_bytes)
     return replace(
         profile,
         latencies=latencies,
@@ -248,10 +255,19 @@ def _adjusted(profile: Profile, config: Configuration) -> Profile:
     )
 
 
-def _grown(latencies: Mapping[str, LatencyDistribution]) -> LatencyDistribution:
-    """Return the read latency of a growing manifest list; without a size-based one, the write latency."""
+def _grown(latencies: Mapping[str, LatencyDistribution], size_bytes: int) -> LatencyDistribution:
+    """Return the read latency of a growing manifest list.
+
+    It is the profile's at the initial size, and grows with each MiB as that of a write does, unless the profile has a
+    size-based one for reads.
+    """
     read = latencies.get("manifest_list_read", latencies["read"])
-    return read if isinstance(read, SizeBasedLatency) else latencies.get("manifest_list_write", latencies["write"])
+    write = latencies.get("manifest_list_write", latencies["write"])
+    if isinstance(read, LognormalLatency) and isinstance(write, SizeBasedLatency):
+        per_mib_ms = write.latency_per_mib_ms
+        base_ms = max(math.exp(read.mu) - per_mib_ms * size_bytes / BYTES_PER_MIB, 0.0)
+        return SizeBasedLatency(base_ms, per_mib_ms, read.sigma, read.min_latency_ms)
+    return read if isinstance(read, LognormalLatency | SizeBasedLatency) else write
 
 
 def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConfig:

@@ -113,8 +113,8 @@ CONFIG = _record(
     "horizon bucket_shift writers tables tables_per_txn tables_written tracked granularity groups serializable "
     "appending entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
-    "has_backoff backoff_before_read ml_append list_entry_bytes list_seal_bytes keeps_entries lists_per_partition "
-    "lists "
+    "has_backoff backoff_before_read ml_append list_appends_max list_entry_bytes list_seal_bytes keeps_entries "
+    "lists_per_partition lists "
     "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight "
     "d_written d_parts d_seen d_start d_new d_known d_sealed versions",
     entry_read_ms=np.float64,
@@ -145,13 +145,13 @@ CONFIG = _record(
 )
 
 SHARED = _record(
-    "seq seq_max next_txn next_arrival heap bucket free rows log_length log_sealed log_checkpoint log_entries stuck",
+    "seq seq_max next_txn next_arrival heap bucket free rows log_length log_sealed log_checkpoint log_entries",
     counters=(np.int64, (len(COUNTERS),)),
 )
 
 TRANSACTION = _record(
     "txn pc now due submit run op status reason attempt next must_prepare refreshing reading seq start_seq new_seq "
-    "started before wait kind ticks_yes ticks_no landed seen_offset seen_sealed offset list applied delay lost "
+    "started before wait kind ticks_yes ticks_no landed seen_offset seen_sealed offset list applied delay lost gave_up "
     "drawn_storage drawn_catalog drawn_backoff drawn_conflict",
     key_storage=np.uint64,
     key_catalog=np.uint64,
@@ -165,7 +165,7 @@ EVENT = _record("time txn slot")
 LATER = _record("time txn following")  # an event in a bucket, and the pool index of the next one there; -1: the last
 
 # Why `advance` returned.
-REACHED, POOL_FULL, ROWS_FULL, SUMS_MISSING, STUCK = np.arange(5)
+REACHED, POOL_FULL, ROWS_FULL, SUMS_MISSING = np.arange(4)
 
 
 @intrinsic
@@ -527,7 +527,7 @@ def choose_partitions(c, t, d, odds, topology):
 def begin(c, t, d, odds, topology, curves, txn, submit):
     """Make a transaction: `Workload.transaction`."""
     t.txn, t.now, t.submit, t.pc = txn, submit, submit, START
-    t.status, t.reason, t.attempt, t.next, t.refreshing, t.before = EXECUTING, NO_REASON, 0, 0, 0, 0
+    t.status, t.reason, t.attempt, t.next, t.refreshing, t.before, t.gave_up = EXECUTING, NO_REASON, 0, 0, 0, 0, 0
     t.drawn_storage, t.drawn_catalog, t.drawn_backoff, t.drawn_conflict = 0, 0, 0, 0
     for i in range(6):
         t.spent[i] = 0
@@ -849,9 +849,9 @@ def try_list(c, g, t, d, topology, curves):
     """`Requests._append_entry`: append at the offset last seen, or rewrite a list known to be sealed."""
     if t.list == c.lists or list_number(c, d, topology, t.list) < 0:
         return PREPARED
-    if t.lost >= APPENDS_MAX:
-        g.stuck = 1
-        return WAITING
+    if t.lost >= c.list_appends_max:
+        t.gave_up = 1
+        return FAILED
     if d[c.d_sealed + t.list] == 1:
         return rewrite_list(c, g, t, d, curves)
     t.kind = LIST_APPEND
@@ -969,6 +969,8 @@ def attempt(c, t):
     if t.reason != NO_REASON:
         return DONE
     t.attempt, t.refreshing = t.next, 0
+    if t.must_prepare == 1:
+        t.gave_up = 0
     return PREPARE if t.must_prepare == 1 else SWAP
 
 
@@ -995,6 +997,8 @@ def refreshed(c, t):
     if t.refreshing == 1:
         t.must_prepare = 1
         return ATTEMPT_TOP
+    if t.gave_up == 1:
+        t.must_prepare = 1
     last = t.attempt == c.max_retries
     waits = c.has_backoff == 1 and c.backoff_before_read == 0 and not last and t.reason == NO_REASON
     if waits and not spend(c, t, t.delay, S_BACKOFF):
@@ -1231,8 +1235,6 @@ def advance(
             return ROWS_FULL
         if g.seq >= g.seq_max:  # longer convoys than there are tables for are possible from here on
             return SUMS_MISSING
-        if g.stuck == 1:
-            return STUCK
         turn_pages(c, g, heap, calendar, later, pool, details)
         arrives = g.heap == 0 or not precedes(heap, ZERO, g.next_arrival, g.next_txn)
         now = g.next_arrival if arrives else heap[0].time

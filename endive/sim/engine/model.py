@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from endive.rng import stream
+from endive.sim import requests
 from endive.sim.commit_options import CommitOptions
 from endive.sim.config.configuration import Settings
 from endive.sim.config.defaults import partition_counts
@@ -318,6 +319,7 @@ def _commit_numbers(config: SimulationConfig, options: CommitOptions) -> dict[st
         "jitter": backoff.jitter if backoff else 0.0,
         "backoff_before_read": backoff.before_read if backoff else False,
         "ml_append": config.ml_append_mode,
+        "list_appends_max": requests.APPENDS_MAX,
         "list_entry_bytes": lists.entry_bytes,
         "list_seal_bytes": lists.seal_bytes,
         "keeps_entries": lists.keeps_entries,

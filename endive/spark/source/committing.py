@@ -1,21 +1,20 @@
-"""Committing a job's files, exactly once, and deleting only what certainly was not committed.
+"""Commits a job's files exactly once, and deletes only files that were certainly not committed.
 
-What can happen, and what is promised:
+Cases and guarantees:
 
 - *Tasks are tried again, or run twice.* Spark takes one message for each of its partitions; the files of other
-  attempts are in no message and never become visible. A partition that is there twice counts once.
-- *The same commit comes again*: a stream's batch after a crash between the commit and Spark's own note of it, or a job
-  that is repeated with its `commit-id`. The id is in the summary of the snapshot. It is looked for before every
-  attempt, in the same metadata that the attempt is built on; an attempt is refused by the catalog if the branch has
-  moved since. So of two that commit the same id at once, the second finds the first. The repeat's own files are
-  deleted.
-- *Another job commits first.* An append is built anew on top of it. An overwrite replaces what is there when it
-  commits, as if it had begun after the other; `validate-from-snapshot-id` refuses that.
-- *The outcome is unknown*: the catalog's answer is lost. The table is looked at again. If the id is there, the commit
-  has happened. If not, it may still happen, so nothing is deleted and the error says so.
-- *Spark calls abort* after a failed task, and after an error in commit, without saying which. After a failed task its
-  message is missing, and no commit was tried: the other tasks' files are deleted. If all messages are there, a commit
-  may have been tried; what it knew to be in vain it has deleted itself, and abort deletes nothing.
+  attempts are in no message and never become visible. A partition that occurs twice counts once.
+- *The same commit is repeated*: a stream's batch after a crash between the commit and Spark's record of it, or a job
+  that is repeated with its `commit-id`. The id is in the snapshot's summary. Every attempt searches for it in the same
+  metadata that the attempt is built on; the catalog refuses an attempt if the branch has moved since. So of two
+  concurrent commits with the same id, the second finds the first. The files of the repetition are deleted.
+- *Another job commits first.* An append is rebuilt on top of it. An overwrite replaces the files that are current when
+  it commits, as if it had begun after the other job; `validate-from-snapshot-id` refuses that.
+- *The outcome is unknown*: the catalog's answer is lost. The table is loaded again. If it has the id, the commit has
+  happened. If not, it may still happen, so nothing is deleted and the error says so.
+- *Spark calls abort* after a failed task, and after an error in commit, without a distinction. After a failed task its
+  message is missing, and no commit was tried: the other tasks' files are deleted. If all messages are present, a commit
+  may have been tried; it has deleted its files itself if it certainly failed, and abort deletes nothing.
 """
 
 import random
@@ -41,13 +40,13 @@ ATTEMPTS_MAX = 50
 """Lost races before a job gives up. The files are written: giving up early would cost far more than another attempt."""
 
 WAIT_MAX_S = 2.0
-LOOKS = 5
-"""How often a table is looked at after an unknown outcome."""
+CHECKS = 5
+"""How often the table is loaded after an unknown outcome."""
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task tells of its files, and under what they were written."""
+    """A task's files, and the table and job for which they were written."""
 
     partition: int
     """Spark's partition, of which there may be several attempts."""
@@ -56,7 +55,7 @@ class Written(WriterCommitMessage):
     spec_id: int
     write_id: str
     query_id: str | None = None
-    """The stream that the task belongs to. None: it is not a stream's."""
+    """The stream that the task belongs to. None: the task belongs to a batch job."""
 
 
 def files_of(messages: Iterable[Written]) -> tuple[DataFile, ...]:
@@ -68,7 +67,7 @@ def files_of(messages: Iterable[Written]) -> tuple[DataFile, ...]:
 
 
 def commit(place: Place, options: WriteOptions, messages: Sequence[Written], commit_id: str) -> None:
-    """Make the files of `messages` visible, all at once and once only."""
+    """Make the files of `messages` visible in one commit, at most once."""
     if not messages:
         return
     with open_catalog(place.properties) as catalog:
@@ -79,7 +78,7 @@ def commit(place: Place, options: WriteOptions, messages: Sequence[Written], com
         except OutcomeUnknownError:
             raise
         except Exception:
-            # Nothing was committed: the error came before an attempt, or is the catalog's word that there was none.
+            # Nothing was committed: the error preceded the attempt, or the catalog refused it.
             job.drop_files()
             raise
 
@@ -107,13 +106,13 @@ class _Commit:
     io: FileIO | None = None
 
     def run(self) -> None:
-        """Try until it is committed, by this run or by an earlier one, or cannot be."""
+        """Try until the commit exists, by this run or by an earlier one, or is impossible."""
         for attempt in range(ATTEMPTS_MAX):
             table = self._load()
             if not found(table, self.commit_id):
                 summary = {COMMIT_ID: self.commit_id, WRITE_ID: self.written.write_id}
                 if self.options.validate_from is not None:
-                    summary[REBASE] = "false"  # else the catalog would put an append on top of what came between
+                    summary[REBASE] = "false"  # otherwise the catalog would rebase the append
                 transaction = stage(table, self.options, self.files, self.written.spec_id, summary)
                 if transaction is None:
                     return
@@ -135,11 +134,11 @@ class _Commit:
         table = self.catalog.load_table(self.place.identifier)
         self.io = table.io
         if str(table.metadata.table_uuid) != self.written.table_uuid:
-            raise NoSuchTableError(f"{self.place} was dropped and created anew while it was written to; start again")
+            raise NoSuchTableError(f"{self.place} was dropped and created again during the write; repeat the job")
         return table
 
     def _swap(self, transaction: Transaction) -> Table | None:
-        """Commit; return the table after it, None if this attempt lost. `OutcomeUnknownError`: nobody can say."""
+        """Commit; return the new table, or None if another commit won. `OutcomeUnknownError`: the answer was lost."""
         try:
             return transaction.commit_transaction()
         except CommitFailedException:
@@ -147,17 +146,17 @@ class _Commit:
         except (ValidationException, NoSuchTableError):
             raise
         except Exception as error:
-            for look in range(LOOKS):
-                time.sleep(0.1 * 2**look)
-                committed = self._if_there()
+            for check in range(CHECKS):
+                time.sleep(0.1 * 2**check)
+                committed = self._committed()
                 if committed is not None:
                     return committed
             raise OutcomeUnknownError(f"{self.place}: commit {self.commit_id}") from error
 
-    def _if_there(self) -> Table | None:
+    def _committed(self) -> Table | None:
         try:
             table = self.catalog.load_table(self.place.identifier)
-        except Exception:  # noqa: BLE001 - the catalog does not answer, whatever it says; it is asked again
+        except Exception:  # noqa: BLE001 - the catalog does not answer; the caller asks again
             return None
         return table if found(table, self.commit_id) else None
 
@@ -169,7 +168,7 @@ class _Commit:
 
 
 def found(table: Table, commit_id: str) -> Snapshot | None:
-    """Return the snapshot that this commit made, if it is there."""
+    """Return the snapshot that this commit made, or None."""
     for snapshot in reversed(table.metadata.snapshots):
         if snapshot.summary is not None and snapshot.summary.additional_properties.get(COMMIT_ID) == commit_id:
             return snapshot

@@ -3,9 +3,9 @@
     spark.read.format("endive").option("catalog", url).load("db.table")
     frame.write.format("endive").option("catalog", url).mode("append").save("db.table")
 
-Spark makes these objects in processes of its own: one for the schema, one to plan a read, one to plan a write, one to
-commit it. They share nothing but what is pickled from one to the next. PyIceberg is imported where it is needed, since
-registering the source must not make every session load it.
+Spark creates these objects in processes of its own: one for the schema, one to plan a read, one to plan a write, one to
+commit it. They share only pickled objects. PyIceberg is imported where it is needed, so that registering the source
+does not load it in every session.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 
 SETTINGS = {PUSHDOWN: "true", FIELD_IDS: "true"}
-"""What a session needs: filters for the source, and field ids for `read_native`."""
+"""Settings that a session needs: filters for the source, and field ids for `read_native`."""
 
 
 class EndiveSource(DataSource):
@@ -42,16 +42,16 @@ class EndiveSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` takes."""
+        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the table's columns, and pin the snapshot that the frame will read, however late it does."""
+        """Return the table's columns, and fix the snapshot that the frame reads."""
         from endive.spark.source.options import read_options  # noqa: PLC0415 - see above
         from endive.spark.source.types import struct_of  # noqa: PLC0415
 
         view = self._view()
-        self._pinned = view
+        self._fixed_view = view
         return struct_of(view.projected(read_options(self.options).columns), view.name)
 
     def _view(self) -> "View":
@@ -68,10 +68,10 @@ class EndiveSource(DataSource):
 
         options = read_options(self.options)
         kind = PushingReader if options.push_filters else EndiveReader
-        return kind(getattr(self, "_pinned", None) or self._view(), options.row_filter, schema)
+        return kind(getattr(self, "_fixed_view", None) or self._view(), options.row_filter, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return a reader of what is committed from now on."""
+        """Return a reader of appended rows."""
         from endive.spark.source.options import place_of, read_options  # noqa: PLC0415
         from endive.spark.source.streaming import SnapshotReader  # noqa: PLC0415
 
@@ -101,7 +101,7 @@ class EndiveReader(DataSourceReader):
         self._struct = struct
 
     def partitions(self) -> list[InputPartition]:
-        """Return the files to read, dealt to tasks."""
+        """Return the files to read, distributed to tasks."""
         from endive.spark.source.scanning import partitions, planned, shape_of  # noqa: PLC0415
 
         shape = shape_of(self._view, self._struct, self._row_filter)
@@ -117,14 +117,14 @@ class EndiveReader(DataSourceReader):
 
 
 class PushingReader(EndiveReader):
-    """Also takes the conditions of the query, by the option `push-filters`.
+    """Also pushes the filters of the query, with the option `push-filters`.
 
-    Spark 4.1 keeps what was planned for a frame's first condition and uses it for every later query of that frame, and
-    for its other places in the same query: rows are missing then. So a frame with this option must be used once.
+    Spark 4.1 keeps the plan of a frame's first filter and uses it for every later query of that frame, and for other
+    uses of it in the same query: rows are missing then. So a frame with this option must be used once.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take what can be applied to files and rows; all of it goes back to Spark, see `filters`."""
+        """Push the filters that files and rows support; Spark applies all of them again, see `filters`."""
         from pyiceberg.expressions import And  # noqa: PLC0415
 
         from endive.spark.source.filters import pushed  # noqa: PLC0415
@@ -134,10 +134,10 @@ class PushingReader(EndiveReader):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `endive` known to a session, and to the thread that calls.
+    """Register the format `endive` with a session, for the calling thread.
 
-    Sessions made by `endive.spark.session` know it already, in the thread that made them. Spark looks for sources
-    in the session of the calling thread: call this in every other thread that reads or writes.
+    `spark_session` registers it in its own thread. Spark looks for sources in the session of the calling thread: call
+    this in every other thread that reads or writes.
     """
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)

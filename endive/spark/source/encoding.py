@@ -1,8 +1,8 @@
-"""Which columns of a file get a dictionary.
+"""Chooses the columns of a file that get a dictionary.
 
-PyArrow begins every column of every row group with a dictionary and drops it when it has grown too large, which a
-column of ever new values always does. Its first 2 MiB are looked up value by value then, by the writer and by every
-reader, for nothing. Spark's own writer looks at the first page and decides; this is the same idea.
+PyArrow begins every column of every row group with a dictionary and drops it when it has grown too large, as it always
+does for a column of distinct values. The first 2 MiB of such a column are then encoded and decoded through a useless
+dictionary. Spark's own writer decides by the first page; this module does the same.
 """
 
 import pyarrow as pa
@@ -22,11 +22,11 @@ def dictionary_columns(schema: Schema, rows: pa.Table) -> list[str]:
     Columns within structs, lists and maps always have one.
     """
     sample = rows.slice(0, SAMPLE_ROWS)
-    without = {name for name in sample.column_names if _is_ever_new(sample[name])}
+    without = {name for name in sample.column_names if _is_mostly_distinct(sample[name])}
     return [path for path in parquet_path_to_id_mapping(schema) if path not in without]
 
 
-def _is_ever_new(column: pa.ChunkedArray) -> bool:
+def _is_mostly_distinct(column: pa.ChunkedArray) -> bool:
     if pa.types.is_nested(column.type) or len(column) < SAMPLE_ROWS:
         return False
     return int(pc.count_distinct(column, mode="only_valid").as_py()) > DISTINCT_MAX * len(column)

@@ -1,8 +1,8 @@
-"""Spark's filters as PyIceberg's, so that files, row groups and rows that cannot match are not read.
+"""Translates Spark's filters to PyIceberg's, so that files, row groups and rows that cannot match are not read.
 
-Every filter goes back to Spark too, which applies it again: what is pushed need only keep every row that Spark would
-keep. That is where NaN needs care: to Spark it is larger than every number. Bounds of files and row groups pass over
-it, and Arrow takes a row group whose least and greatest number are the same for one that has no other value.
+Spark applies every filter again, so a pushed filter may keep too many rows but never too few. NaN needs care: Spark
+orders it above every number, bounds of files and row groups ignore it, and Arrow assumes that a row group whose minimum
+equals its maximum has no other value.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,10 +32,10 @@ MEANING: dict[type[spark.Filter], tuple[Make, Make]] = {
     spark.IsNotNull: (e.NotNull, e.IsNull),
     spark.StringStartsWith: (e.StartsWith, e.NotStartsWith),
 }
-"""What each filter is in PyIceberg's words, and what its negation is."""
+"""PyIceberg's expression for each filter, and for its negation."""
 
 FLOATING: tuple[Make, ...] = (e.EqualTo, e.In, e.LessThan, e.LessThanOrEqual, e.IsNull, e.NotNull)
-"""What can be pushed where there may be NaN: conditions that no NaN meets, or that do not look at numbers."""
+"""Filters that can be pushed for columns that may have NaN: no NaN matches them, or they ignore the value."""
 
 IS_NULL: Make = e.IsNull
 
@@ -48,7 +48,7 @@ def pushed(filters: Sequence[spark.Filter], schema: Schema) -> BooleanExpression
 
 
 def _expression(one: spark.Filter, schema: Schema) -> BooleanExpression | None:
-    """Return a filter as PyIceberg's; None where there is no such thing."""
+    """Return a filter as PyIceberg's expression; None if it has none."""
     negated = isinstance(one, spark.Not)
     inner = one.child if isinstance(one, spark.Not) else one
     path: tuple[str, ...] = getattr(inner, "attribute", ())

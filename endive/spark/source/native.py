@@ -1,8 +1,8 @@
-"""A snapshot's files, read by Spark's own Parquet reader: at its speed, with its pruning of columns and row groups.
+"""Reads a snapshot's files with Spark's own Parquet reader, which prunes columns and row groups.
 
-The catalog says which files there are, Spark reads them. Columns are matched by field id, so files from before a
-rename are read right. What Spark's reader cannot do is refused: rows that delete files take away, and values that are
-not in the files but in the metadata.
+The catalog plans the files, Spark reads them. Columns are matched by field id, so files written before a rename are
+read correctly. Tables that Spark's reader would read wrongly are refused: those with delete files, and those with
+values that are in the metadata, not in the files.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ from endive.spark.source.scanning import planned
 from endive.spark.source.types import FIELD_ID, struct_of
 from endive.spark.source.views import View, view_of
 
-RATHER = "read it with format('endive')"
+INSTEAD = "read it with format('endive')"
 
 
 def read_native(
@@ -32,21 +32,21 @@ def read_native(
     catalog_url: str,
     table: str,
     snapshot_id: int | None = None,
-    filter: str | None = None,  # noqa: A002 - what it is
+    filter: str | None = None,  # noqa: A002 - the option's name
 ) -> DataFrame:
-    """Return a snapshot of a table, the newest unless given, as a frame over its Parquet files.
+    """Return a snapshot of a table, by default the newest, as a frame over its Parquet files.
 
-    `filter` is a condition such as `day = '2026-11-16' and n > 3`. It chooses the files by their partitions and bounds,
-    and Spark applies it to the rows. `ConfigurationError`: the table has what only `format("endive")` can read.
-    Object stores need Spark's own connector for them, which is not part of PySpark.
+    `filter` is a condition such as `day = '2026-11-16' and n > 3`. It selects files by their partitions and bounds,
+    and Spark applies it to the rows. `ConfigurationError`: only `format("endive")` can read the table. Object stores
+    need Spark's own connector, which is not part of PySpark.
     """
     place = place_of({"catalog": catalog_url, "path": table})
     with place.table() as opened:
         view = view_of(opened, ReadOptions(snapshot_id=snapshot_id))
     tasks = planned(view, AlwaysTrue() if filter is None else parse(filter))
-    faults = list(dict.fromkeys(_obstacles(view, tasks)))
-    if faults:
-        raise ConfigurationError(view.name, faults)
+    errors = list(dict.fromkeys(_unsupported(view, tasks)))
+    if errors:
+        raise ConfigurationError(view.name, errors)
     schema = struct_of(view.schema, view.name, with_field_ids=True)
     if not tasks:
         return spark.createDataFrame([], schema)
@@ -57,10 +57,10 @@ def read_native(
 
 
 def _frame(spark: SparkSession, schema: StructType, paths: list[str], renamed: bool) -> DataFrame:
-    """Return the files' columns; `renamed`: the table has had other columns, so files may have other names.
+    """Return the files' columns; `renamed`: the table has had other schemas, so files may have other names.
 
-    Where a file lacks a field id, Spark 4.1 takes a column that has the wanted name, whatever its id. So it is asked
-    for names that no file has, and the columns are given theirs afterwards.
+    If a file lacks a field id, Spark 4.1 takes a column with the requested name, whatever its id. So the frame requests
+    names that no file has, and renames the columns afterwards.
     """
     # A path may hold characters that Spark would take for a pattern.
     reader = spark.read.option("__globPaths__", "false")
@@ -96,21 +96,21 @@ def _field_by_id(field: StructField) -> StructField:
     return StructField(f"field-{field.metadata[FIELD_ID]}", _by_id(field.dataType), field.nullable, field.metadata)
 
 
-def _obstacles(view: View, tasks: Iterable[FileScanTask]) -> Iterator[str]:
+def _unsupported(view: View, tasks: Iterable[FileScanTask]) -> Iterator[str]:
     defaults = [field.name for field in view.schema.fields if field.initial_default is not None]
     if defaults:
-        yield f"older files lack the columns {', '.join(defaults)}, whose values are in the metadata; {RATHER}"
+        yield f"older files lack the columns {', '.join(defaults)}, whose values are in the metadata; {INSTEAD}"
     for task in tasks:
         if task.delete_files:
-            yield f"it has delete files, which Spark's Parquet reader does not know; {RATHER}"
+            yield f"it has delete files, which Spark's Parquet reader does not know; {INSTEAD}"
         if task.file.file_format != "PARQUET":
-            yield f"it has {task.file.file_format} files; {RATHER}"
+            yield f"it has {task.file.file_format} files; {INSTEAD}"
         for name in _only_in_metadata(view, task.file):
-            yield f"column {name!r} is in the partitions' values, not in the files; {RATHER}"
+            yield f"column {name!r} is in the partitions' values, not in the files; {INSTEAD}"
 
 
 def _only_in_metadata(view: View, file: DataFile) -> Iterator[str]:
-    """Give partition columns that a file lacks, as far as its counts tell: files of Hive tables do."""
+    """Yield partition columns that a file lacks according to its value counts, as files of Hive tables do."""
     counted = file.value_counts or {}
     for part in view.metadata.specs()[file.spec_id].fields:
         if isinstance(part.transform, IdentityTransform) and counted and part.source_id not in counted:

@@ -1,8 +1,8 @@
-"""What a commit does to a table: the new files, and those that they replace.
+"""Stages a commit: the new files, and the files that they replace.
 
-One snapshot says all of it, whatever the number of files: a reader sees the table before or after. Only a filter that
-matches some of a file's rows takes more, since that file must be written anew: PyIceberg does that, in snapshots of one
-atomic commit.
+A commit is one snapshot, whatever the number of files: a reader sees the table before or after it. Only an overwrite
+filter that matches some of a file's rows needs more: PyIceberg rewrites that file, in several snapshots of one atomic
+commit.
 """
 
 import warnings
@@ -22,7 +22,7 @@ from endive.spark.source.views import committed_as
 def stage(
     table: Table, options: WriteOptions, files: Sequence[DataFile], spec_id: int, summary: Mapping[str, str]
 ) -> Transaction | None:
-    """Return a transaction that does what the options say; None if there is nothing to do."""
+    """Return the transaction that the options describe; None if it would be empty."""
     _validate(table, options)
     table.metadata = committed_as(table.metadata, spec_id)
     transaction = table.transaction()
@@ -43,7 +43,7 @@ def stage(
 
 
 def _validate(table: Table, options: WriteOptions) -> None:
-    """Refuse if the branch is not where the job expects it. That it stays there, the catalog checks."""
+    """Raise if the branch is not at the expected snapshot. The catalog checks that it stays there."""
     head = table.snapshot_by_name(options.branch)
     if head is None and options.branch != MAIN_BRANCH:
         known = ", ".join(table.refs()) or "none"
@@ -83,15 +83,15 @@ def _replaced(table: Table, options: WriteOptions, files: Sequence[DataFile]) ->
     if head is None:
         return []
     tasks = DataScan(table.metadata, table.io, AlwaysTrue(), snapshot_id=head.snapshot_id).plan_files()
-    there = [task.file for task in tasks]
+    current = [task.file for task in tasks]
     if options.mode == "overwrite":
-        return there
-    older = sorted({file.spec_id for file in there} - {table.metadata.default_spec_id})
+        return current
+    older = sorted({file.spec_id for file in current} - {table.metadata.default_spec_id})
     if older:
-        fault = (
+        problem = (
             f"files of older partition specs ({older}) may hold rows of the partitions that are written; "
             "use overwrite-filter, or rewrite them first"
         )
-        raise ConfigurationError(".".join(table.name()), [fault])
+        raise ConfigurationError(".".join(table.name()), [problem])
     written = {file.partition for file in files}
-    return [file for file in there if file.partition in written]
+    return [file for file in current if file.partition in written]

@@ -1,7 +1,7 @@
-"""From a view to rows: which files, in which Spark tasks, and what a task does with its files.
+"""From a view to rows: the files of a scan, their Spark tasks, and the reading of a task's files.
 
-PyIceberg's public `ArrowScan.to_record_batches` holds a whole file's rows in memory before it gives the first; its
-private method behind `endive.catalog.iceberg.record_batches` gives them as they come.
+PyIceberg's public `ArrowScan.to_record_batches` loads all rows of a file into memory before it returns the first batch;
+its private method behind `endive.catalog.iceberg.record_batches` streams them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,15 +23,15 @@ from endive.spark.source.types import arrow_schema, struct_of
 from endive.spark.source.views import View, without_history
 
 BIN_BYTES = 128 * 2**20
-"""About what a Spark task reads, as in Spark's own file sources; a larger file is one task."""
+"""Approximate input of a Spark task, as in Spark's own file sources; a larger file is one task."""
 
 OPEN_BYTES = 4 * 2**20
-"""What opening a file costs, in bytes that could be read meanwhile."""
+"""Cost of opening a file, in bytes that could be read meanwhile."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What rows of a table a scan gives, and in which form."""
+class ScanShape:
+    """The rows of a scan and their schema."""
 
     metadata: TableMetadata
     schema: Schema
@@ -39,10 +39,10 @@ class Shape:
     row_filter: BooleanExpression
 
 
-class Files(InputPartition):
-    """The files that one Spark task reads, and all that it needs to read them."""
+class FilePartition(InputPartition):
+    """The files of one Spark task, and everything needed to read them."""
 
-    def __init__(self, shape: Shape, io: FileIO, tasks: Sequence[FileScanTask]) -> None:
+    def __init__(self, shape: ScanShape, io: FileIO, tasks: Sequence[FileScanTask]) -> None:
         super().__init__(None)
         self.shape = shape
         self.io = io
@@ -54,29 +54,29 @@ class Files(InputPartition):
         scan = ArrowScan(shape.metadata, self.io, shape.schema, shape.row_filter)
         deletes = read_delete_files(self.io, self.tasks)
         for batch in record_batches(scan, self.tasks, deletes):
-            # Files differ in how they hold text; Spark wants batches that are as it was told, nullability included.
+            # FilePartition differ in their text types; Spark expects batches of exactly the declared schema.
             yield pa.RecordBatch.from_arrays(
                 [column.cast(field.type) for column, field in zip(batch.columns, target, strict=True)], schema=target
             )
 
 
-def shape_of(view: View, struct: StructType, row_filter: BooleanExpression) -> Shape:
+def shape_of(view: View, struct: StructType, row_filter: BooleanExpression) -> ScanShape:
     """Return the form of a scan that gives `struct`: the table's columns, or some of them."""
     schema = view.projected(tuple(struct.fieldNames()))
     own = struct_of(schema, view.name)
-    faults = [
+    errors = [
         f"column {asked.name!r} is {there.dataType.simpleString()}, not {asked.dataType.simpleString()}"
         for asked, there in zip(struct.fields, own.fields, strict=True)
         if asked.dataType.simpleString() != there.dataType.simpleString()
     ]
-    faults += [
+    errors += [
         f"column {asked.name!r} may be null in the table"
         for asked, there in zip(struct.fields, own.fields, strict=True)
         if there.nullable and not asked.nullable
     ]
-    if faults:
-        raise ConfigurationError(view.name, faults)
-    return Shape(without_history(view.metadata), schema, struct, row_filter)
+    if errors:
+        raise ConfigurationError(view.name, errors)
+    return ScanShape(without_history(view.metadata), schema, struct, row_filter)
 
 
 def planned(view: View, row_filter: BooleanExpression = AlwaysTrue()) -> list[FileScanTask]:  # noqa: B008 - a constant
@@ -86,18 +86,18 @@ def planned(view: View, row_filter: BooleanExpression = AlwaysTrue()) -> list[Fi
     return list(DataScan(view.metadata, view.io, row_filter, snapshot_id=view.snapshot_id).plan_files())
 
 
-def partitions(view: View, shape: Shape, tasks: Iterable[FileScanTask]) -> list[Files]:
-    """Deal files to Spark tasks of about `BIN_BYTES` each, the largest first: the small ones even out the end."""
-    bins: list[Files] = []
+def partitions(view: View, shape: ScanShape, tasks: Iterable[FileScanTask]) -> list[FilePartition]:
+    """Distribute files to Spark tasks of about `BIN_BYTES` each, the largest first to balance the end."""
+    bins: list[FilePartition] = []
     collected: list[FileScanTask] = []
     collected_bytes = 0
     for task in sorted(tasks, key=lambda task: -_cost_bytes(task)):
         if collected and collected_bytes + _cost_bytes(task) > BIN_BYTES:
-            bins.append(Files(shape, view.io, collected))
+            bins.append(FilePartition(shape, view.io, collected))
             collected, collected_bytes = [], 0
         collected.append(task)
         collected_bytes += _cost_bytes(task)
-    return [*bins, Files(shape, view.io, collected)] if collected else bins
+    return [*bins, FilePartition(shape, view.io, collected)] if collected else bins
 
 
 def _cost_bytes(task: FileScanTask) -> int:

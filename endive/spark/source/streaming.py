@@ -1,15 +1,15 @@
-"""Streams: reading what is committed, snapshot by snapshot, and writing every batch exactly once.
+"""Streams: read appended rows snapshot by snapshot, and write every batch exactly once.
 
-**Reading.** An offset is a snapshot id. A batch is what was appended after one snapshot up to another, along the line
-of parents; Spark keeps both in its checkpoint, and the same two always give the same files. Rewrites that change no
-row (`replace`) are passed over. A snapshot that overwrites or deletes cannot be told by rows that were added, so the
-stream ends with an error there, unless it was asked to `skip-overwrites`. If the last snapshot read has been expired
-or rolled back, what came after it is not known, and the stream ends with an error too.
+**Reading.** An offset is a snapshot id. A batch holds the files appended after one snapshot up to another, along the
+chain of parents; Spark keeps both ids in its checkpoint, and the same ids always give the same files. Rewrites that
+change no row (`replace`) are skipped. A snapshot that overwrites or deletes is not a set of added rows, so the stream
+ends with an error there, unless `skip-overwrites` is set. If the last snapshot read has been expired or rolled back,
+the appended rows are unknown, and the stream ends with an error too.
 
-**Writing.** Spark gives a batch the same number and the same rows again after a crash. The query's id and that number
-name the commit, so the second one is recognised (see `committing`). It is found as long as the snapshot is there:
-expire snapshots later than a stream may be down. Spark makes the writer anew for each commit, so everything that the
-commit needs is in the tasks' messages.
+**Writing.** After a crash Spark repeats a batch with the same number and the same rows. The query's id and the number
+identify the commit, so a repetition is recognised (see `committing`) as long as its snapshot exists: keep snapshots
+longer than a stream may be down. Spark creates a new writer for each commit, so the tasks' messages carry everything
+that the commit needs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 from endive.errors import ConfigurationError
 from endive.spark.source.committing import Written, abandon, commit
 from endive.spark.source.options import Place, ReadOptions, WriteOptions, open_catalog
-from endive.spark.source.scanning import Files, partitions, planned, shape_of
+from endive.spark.source.scanning import FilePartition, partitions, planned, shape_of
 from endive.spark.source.views import View
 from endive.spark.source.writer import job_of, written
 
@@ -45,15 +45,15 @@ class SnapshotReader(DataSourceStreamReader):
 
     def __init__(self, place: Place, options: ReadOptions, struct: StructType) -> None:
         if options.snapshot_id is not None or options.as_of_ms is not None:
-            fault = "a stream has no snapshot-id and no as-of-timestamp; stream-from says where it begins"
-            raise ConfigurationError(str(place), [fault])
+            problem = "a stream has no snapshot-id and no as-of-timestamp; stream-from says where it begins"
+            raise ConfigurationError(str(place), [problem])
         self._place = place
         self._options = options
         self._struct = struct
         self._catalog: Catalog | None = None
 
     def _table(self) -> Table:
-        """Return the table as it is now. The catalog stays open between the batches."""
+        """Return the current table. The catalog stays open between batches."""
         if self._catalog is None:
             self._catalog = open_catalog(self._place.properties)
         return self._catalog.load_table(self._place.identifier)
@@ -90,7 +90,7 @@ class SnapshotReader(DataSourceStreamReader):
         return partitions(view, shape, tasks)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return partition.batches() if isinstance(partition, Files) else iter(())
+        return partition.batches() if isinstance(partition, FilePartition) else iter(())
 
     def _head(self, table: Table) -> Snapshot | None:
         if self._options.ref is None:
@@ -104,17 +104,17 @@ class SnapshotReader(DataSourceStreamReader):
         for snapshot in self._between(table, start, end):
             operation = snapshot.summary.operation if snapshot.summary else None
             if operation in (Operation.OVERWRITE, Operation.DELETE) and not self._options.skip_overwrites:
-                fault = (
+                problem = (
                     f"snapshot {snapshot.snapshot_id} is a commit of kind {operation.value}, which a stream of "
-                    "appended rows cannot tell; pass over such commits with skip-overwrites=true, or begin anew "
+                    "appended rows cannot represent; skip such commits with skip-overwrites=true, or restart "
                     f"after it with stream-from={snapshot.snapshot_id} and another checkpoint"
                 )
-                raise ConfigurationError(str(self._place), [fault])
+                raise ConfigurationError(str(self._place), [problem])
         scan = IncrementalAppendScan(table.metadata, table.io, from_snapshot_id=start, to_snapshot_id=end)
         return list(scan.plan_files())
 
     def _between(self, table: Table, start: int, end: int) -> Iterator[Snapshot]:
-        """Give the snapshots after `start` up to `end`, the newest first."""
+        """Yield the snapshots after `start` up to `end`, the newest first."""
         snapshot = table.snapshot_by_id(end)
         while snapshot is not None:
             yield snapshot
@@ -122,11 +122,11 @@ class SnapshotReader(DataSourceStreamReader):
                 return
             parent = snapshot.parent_snapshot_id
             snapshot = table.snapshot_by_id(parent) if parent is not None else None
-        fault = (
-            f"the stream has read up to snapshot {start}, from which there is no way to {end} any more: snapshots were "
-            "expired or rolled back. Begin anew with another checkpoint, and stream-from"
+        problem = (
+            f"the stream has read up to snapshot {start}, which is no longer an ancestor of {end}: snapshots were "
+            "expired or rolled back. Restart with another checkpoint, and stream-from"
         )
-        raise ConfigurationError(str(self._place), [fault])
+        raise ConfigurationError(str(self._place), [problem])
 
 
 class BatchWriter(DataSourceStreamArrowWriter):
@@ -134,8 +134,8 @@ class BatchWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, place: Place, options: WriteOptions, struct: StructType) -> None:
         if options.commit_id is not None or options.validate_from is not None:
-            fault = "a stream has no commit-id and no validate-from-snapshot-id: each batch has its own"
-            raise ConfigurationError(str(place), [fault])
+            problem = "a stream has no commit-id and no validate-from-snapshot-id: each batch has its own"
+            raise ConfigurationError(str(place), [problem])
         self._place = place
         self._options = options
         self._job = job_of(place, options, struct)
@@ -144,12 +144,12 @@ class BatchWriter(DataSourceStreamArrowWriter):
         return written(self._job, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        told = [one for one in messages if isinstance(one, Written)]
-        if told and told[0].query_id is None:
-            fault = "Spark does not tell which stream this is, so a batch could be taken for one of another stream"
-            raise ConfigurationError(str(self._place), [fault])
-        if told:
-            commit(self._place, self._options, told, f"{told[0].query_id}:{batchId}")
+        received = [one for one in messages if isinstance(one, Written)]
+        if received and received[0].query_id is None:
+            problem = "Spark does not identify the stream, so a batch could be confused with that of another stream"
+            raise ConfigurationError(str(self._place), [problem])
+        if received:
+            commit(self._place, self._options, received, f"{received[0].query_id}:{batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         abandon(self._place, [one if isinstance(one, Written) else None for one in messages])

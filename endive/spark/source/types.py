@@ -1,4 +1,4 @@
-"""Iceberg's types as Spark's, Spark's as Arrow's, and which frame fits which table.
+"""Iceberg's types as Spark's, Spark's as Arrow's, and whether a frame fits a table.
 
 | Iceberg | Spark | | Iceberg | Spark |
 |---|---|---|---|---|
@@ -9,8 +9,8 @@
 | decimal(p, s) | decimal(p, s) | | struct, list, map | struct, array, map |
 | date | date | | | |
 
-The others (time, uuid, nanoseconds, geometry) have no counterpart that all of Spark, Arrow and Parquet agree on; a
-table that has them can be read without these columns, by the option `columns`.
+The others (time, uuid, nanoseconds, geometry) have no counterpart on which Spark, Arrow and Parquet agree; a
+table that has them can be read without these columns, with the option `columns`.
 """
 
 from collections.abc import Iterator
@@ -59,27 +59,27 @@ WIDER: dict[type[spark.DataType], tuple[type[iceberg.IcebergType], ...]] = {
     spark.FloatType: (iceberg.FloatType, iceberg.DoubleType),
     spark.BinaryType: (iceberg.BinaryType,),
 }
-"""Types of the table that a column may be written to, where it is not the same one only."""
+"""Table types that a column may be written to, if there are others than its own."""
 
 FIELD_ID = "parquet.field.id"
-"""What Spark's Parquet reader takes a column's field id from."""
+"""Metadata key from which Spark's Parquet reader takes a column's field id."""
 
 
 def struct_of(schema: Schema, source: str, with_field_ids: bool = False) -> spark.StructType:
     """Return a table's schema as Spark's. `ConfigurationError` names all columns that Spark cannot have."""
-    faults: list[str] = []
-    struct = _struct(schema.as_struct(), "", with_field_ids, faults)
-    if faults:
-        raise ConfigurationError(source, faults)
+    errors: list[str] = []
+    struct = _struct(schema.as_struct(), "", with_field_ids, errors)
+    if errors:
+        raise ConfigurationError(source, errors)
     return struct
 
 
-def _struct(struct: iceberg.StructType, path: str, with_ids: bool, faults: list[str]) -> spark.StructType:
+def _struct(struct: iceberg.StructType, path: str, with_ids: bool, errors: list[str]) -> spark.StructType:
     return spark.StructType(
         [
             spark.StructField(
                 field.name,
-                _spark_type(field.field_type, f"{path}{field.name}", with_ids, faults),
+                _spark_type(field.field_type, f"{path}{field.name}", with_ids, errors),
                 field.optional,
                 {FIELD_ID: field.field_id} if with_ids else {},
             )
@@ -88,21 +88,21 @@ def _struct(struct: iceberg.StructType, path: str, with_ids: bool, faults: list[
     )
 
 
-def _spark_type(kind: iceberg.IcebergType, path: str, with_ids: bool, faults: list[str]) -> spark.DataType:
+def _spark_type(kind: iceberg.IcebergType, path: str, with_ids: bool, errors: list[str]) -> spark.DataType:
     match kind:
         case iceberg.StructType():
-            return _struct(kind, f"{path}.", with_ids, faults)
+            return _struct(kind, f"{path}.", with_ids, errors)
         case iceberg.ListType():
-            element = _spark_type(kind.element_type, f"{path}.element", with_ids, faults)
+            element = _spark_type(kind.element_type, f"{path}.element", with_ids, errors)
             return spark.ArrayType(element, not kind.element_required)
         case iceberg.MapType():
-            key = _spark_type(kind.key_type, f"{path}.key", with_ids, faults)
-            value = _spark_type(kind.value_type, f"{path}.value", with_ids, faults)
+            key = _spark_type(kind.key_type, f"{path}.key", with_ids, errors)
+            value = _spark_type(kind.value_type, f"{path}.value", with_ids, errors)
             return spark.MapType(key, value, not kind.value_required)
         case iceberg.DecimalType():
             return spark.DecimalType(kind.precision, kind.scale)
     if type(kind) not in SIMPLE:
-        faults.append(f"column {path} is {kind}, which Spark has no type for; leave it out with the option `columns`")
+        errors.append(f"column {path} is {kind}, which Spark has no type for; leave it out with the option `columns`")
         return spark.NullType()
     return SIMPLE[type(kind)]
 

@@ -1,7 +1,7 @@
-"""A table as of one snapshot: what a scan is planned from, and the little of it that tasks need.
+"""A table as of one snapshot, from which a scan is planned, and the part of it that tasks need.
 
-Tasks never open the catalog. They get file names, the schemas and the way to the files, and touch data files only; so
-ten thousand tasks are no load for the catalog, and a job reads one snapshot however long it takes.
+Tasks never open the catalog. They get file names, schemas and a FileIO, and access data files only; so ten thousand
+tasks put no load on the catalog, and a job reads one snapshot, however long it takes.
 """
 
 from dataclasses import dataclass
@@ -33,22 +33,22 @@ class View:
         return self.metadata.schema()
 
     def projected(self, columns: tuple[str, ...] | None) -> Schema:
-        """Return the schema of some columns, in that order. `ConfigurationError` names those that are not there."""
+        """Return the schema of some columns, in that order. `ConfigurationError` names unknown columns."""
         if columns is None:
             return self.schema
-        there = {field.name: field for field in self.schema.fields}
-        faults = [f"there is no column {name!r}; there are {', '.join(there)}" for name in columns if name not in there]
-        if faults:
-            raise ConfigurationError(self.name, faults)
-        return Schema(*(there[name] for name in columns), schema_id=self.schema.schema_id)
+        known = {field.name: field for field in self.schema.fields}
+        errors = [f"there is no column {name!r}; there are {', '.join(known)}" for name in columns if name not in known]
+        if errors:
+            raise ConfigurationError(self.name, errors)
+        return Schema(*(known[name] for name in columns), schema_id=self.schema.schema_id)
 
 
 def view_of(table: Table, options: ReadOptions) -> View:
-    """Return the table as of what the options name."""
+    """Return the table as of the snapshot that the options name."""
     name = ".".join(table.name())
     snapshot = _snapshot(table, options, name)
     metadata = table.metadata
-    # A branch is read with the table's newest schema, as Iceberg has it; a fixed snapshot with the schema of its day.
+    # As in Iceberg, a branch is read with the table's newest schema, a fixed snapshot with the schema of its commit.
     fixed = options.snapshot_id is not None or options.as_of_ms is not None or _is_tag(table, options.ref)
     if fixed and snapshot is not None and snapshot.schema_id is not None:
         metadata = _changed(metadata, current_schema_id=snapshot.schema_id)
@@ -70,9 +70,9 @@ def _snapshot(table: Table, options: ReadOptions, name: str) -> Snapshot | None:
     return table.current_snapshot()
 
 
-def _found(snapshot: Snapshot | None, name: str, fault: str) -> Snapshot:
+def _found(snapshot: Snapshot | None, name: str, problem: str) -> Snapshot:
     if snapshot is None:
-        raise ConfigurationError(name, [f"there is {fault}"])
+        raise ConfigurationError(name, [f"there is {problem}"])
     return snapshot
 
 
@@ -95,10 +95,10 @@ def without_history(metadata: TableMetadata) -> TableMetadata:
 
 
 def committed_as(metadata: TableMetadata, spec_id: int) -> TableMetadata:
-    """Return what a commit is built on: files have the spec they were written under, and PyIceberg tries once.
+    """Return the metadata for a commit: files keep the partition spec of their write, and PyIceberg tries once.
 
-    The specification lets files of any known spec be added; PyIceberg would take them for files of the newest one. It
-    would also try again by itself, without looking for the commit's id in between.
+    Iceberg allows files of any known spec to be added; PyIceberg would assign them to the newest one. It would also
+    retry by itself, without searching for the commit's id in between.
     """
     properties = {**metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     return _changed(metadata, default_spec_id=spec_id, properties=properties)

@@ -1,4 +1,4 @@
-"""The writer of one job: made where Spark plans, unpickled in tasks and where Spark commits."""
+"""The writer of one job: created in Spark's planning process, unpickled in tasks and in the committing process."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -41,25 +41,25 @@ class EndiveWriter(DataSourceArrowWriter):
 
 
 def job_of(place: Place, options: WriteOptions, struct: StructType) -> WriteJob:
-    """Check that the frame fits the table, and return what its tasks need. Every fault at once."""
+    """Check that the frame fits the table, and return the input of its tasks. All errors are reported at once."""
     with place.table() as table:
-        faults = _faults(table, options, struct)
-        if faults:
-            raise ConfigurationError(str(place), faults)
+        errors = _errors(table, options, struct)
+        if errors:
+            raise ConfigurationError(str(place), errors)
         return WriteJob(without_history(table.metadata), table.io, struct, secrets.token_hex(8))
 
 
-def _faults(table: Table, options: WriteOptions, struct: StructType) -> list[str]:
-    faults = misfits(table.schema(), struct)
+def _errors(table: Table, options: WriteOptions, struct: StructType) -> list[str]:
+    errors = misfits(table.schema(), struct)
     form = table.properties.get(TableProperties.WRITE_FILE_FORMAT, TableProperties.WRITE_FILE_FORMAT_DEFAULT)
     if form.lower() != "parquet":
-        faults.append(f"the table's files are {form}; only Parquet can be written")
+        errors.append(f"the table's files are {form}; only Parquet can be written")
     if options.mode == "dynamic" and table.spec().is_unpartitioned():
-        faults.append("overwrite-mode=dynamic replaces partitions, and the table has none")
+        errors.append("overwrite-mode=dynamic replaces partitions, and the table has none")
     if options.mode == "dynamic" and any(isinstance(kind, FloatType | DoubleType) for kind in _partition_types(table)):
         # NaN equals nothing, and PyIceberg 0.12 rounds a double in a partition: files would be taken for others.
-        faults.append("overwrite-mode=dynamic cannot tell partitions of floating-point numbers apart")
-    return faults
+        errors.append("overwrite-mode=dynamic cannot distinguish partitions of floating-point numbers")
+    return errors
 
 
 def _partition_types(table: Table) -> list[IcebergType]:
@@ -67,7 +67,7 @@ def _partition_types(table: Table) -> list[IcebergType]:
 
 
 def written(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Do a task: write its rows and say what it wrote."""
+    """Run a task: write its rows and return its message."""
     context = TaskContext.get()
     partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     files = write_rows(job, batches, f"{partition:05}-{attempt}")

@@ -1,11 +1,11 @@
-"""What a task does with its rows: Parquet files with field ids, of a size, one or more for each partition.
+"""Writes a task's rows: Parquet files with field ids, of the target size, one or more for each partition.
 
-Names hold the job's write id, the Spark partition and the attempt, so that two attempts at one partition never write
-one file, whichever of them Spark takes. An attempt that fails deletes what it wrote; one that is killed leaves files
-that no snapshot names, for `endive catalog orphans`.
+File names contain the job's write id, the Spark partition and the attempt, so two attempts at one partition never write
+the same file. An attempt that fails deletes its files; one that is killed leaves files that no snapshot references, for
+`endive catalog orphans`.
 
-This is the one place for writing that uses parts of PyIceberg which it does not promise to keep: the conversion of a
-batch to a table's columns by field id, nested ones included, and what its writer asks of PyArrow.
+This module uses private parts of PyIceberg: the conversion of a batch to a table's columns by field id, nested ones
+included, and the arguments that its writer passes to PyArrow.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,12 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.io.fileformat import FileFormatFactory, FileFormatWriter
-from pyiceberg.io.pyarrow import (
-    ParquetFormatWriter,
-    _get_field_from_arrow_table,
-    _to_requested_schema,
-    pyarrow_to_schema,
-)
+from pyiceberg.io.pyarrow import ParquetFormatWriter, pyarrow_to_schema
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import partition_record_value
 from pyiceberg.schema import sanitize_column_names
@@ -33,7 +28,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_int
 from pyspark.sql.types import StructType
 
-from endive.catalog.iceberg import set_writer_argument
+from endive.catalog.iceberg import nested_column, set_writer_argument, to_requested_schema
 from endive.spark.source.encoding import dictionary_columns
 from endive.spark.source.types import arrow_schema
 
@@ -46,7 +41,7 @@ OPEN_FILES_MAX = 64
 
 @dataclass(frozen=True)
 class WriteJob:
-    """What every task of a write knows."""
+    """The input of every task of a write."""
 
     metadata: TableMetadata
     io: FileIO
@@ -68,7 +63,7 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], task: str) -> t
 
 
 def delete_files(io: FileIO, paths: Iterable[str]) -> None:
-    """Delete files that no snapshot names. One that cannot be deleted is left to `endive catalog orphans`."""
+    """Delete files that no snapshot references. A file that cannot be deleted is left to `endive catalog orphans`."""
     for path in paths:
         with suppress(Exception):  # each store has errors of its own
             io.delete(path)
@@ -113,7 +108,7 @@ def _by_partition(metadata: TableMetadata, chunk: pa.Table) -> Iterator[tuple[Re
     values = []
     for part in spec.fields:
         source = schema.find_field(part.source_id)
-        column = _get_field_from_arrow_table(chunk, str(schema.find_column_name(part.source_id)))
+        column = nested_column(chunk, str(schema.find_column_name(part.source_id)))
         values.append(part.transform.pyarrow_transform(source.field_type)(column))
     codes = _codes(values)
     order = np.argsort(codes, kind="stable")
@@ -181,7 +176,7 @@ class _TaskFiles:
     def discard(self) -> None:
         """Delete everything."""
         for file in self.open.values():
-            with suppress(Exception):  # whatever it is, the file goes
+            with suppress(Exception):  # the file is deleted in any case
                 file.writer.close()
         delete_files(self.job.io, self.paths)
 
@@ -200,7 +195,7 @@ class _TaskFiles:
     def _as_table(self, rows: pa.Table) -> pa.Table:
         """Return rows with the table's columns, types and field ids; what the frame lacks is null."""
         schema = self.job.metadata.schema()
-        batch = _to_requested_schema(
+        batch = to_requested_schema(
             requested_schema=sanitize_column_names(schema),
             file_schema=pyarrow_to_schema(rows.schema, name_mapping=schema.name_mapping),
             batch=rows,

@@ -23,11 +23,11 @@ class Interrupted(DictStore):
         self.answers_lost = 0
         self.requests_lost = 0
 
-    def _transact(self, work: TransactionFunction[T]) -> T:
+    def _transact(self, function: TransactionFunction[T]) -> T:
         if self.requests_lost:
             self.requests_lost -= 1
             raise OutcomeUnknownError("wal/1")
-        result = super()._transact(work)
+        result = super()._transact(function)
         if self.answers_lost:
             self.answers_lost -= 1
             raise OutcomeUnknownError("wal/1")
@@ -48,8 +48,8 @@ def setting(**properties: str) -> tuple[TableUpdate, ...]:
     return (SetPropertiesUpdate(updates=properties),)
 
 
-def look_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the next look for what a commit has answered come before that commit arrives; later looks find it."""
+def read_result_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next read of a stored result come before the first try arrives; later reads find it."""
     answered, looks = TableCommitter._stored_results, iter([True])
 
     def look(self: TableCommitter, *arguments: object) -> object:

@@ -1,4 +1,4 @@
-"""Appends that race: each is put on top of what won."""
+"""Appends that race: each is rebased."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,7 +17,7 @@ from tests.catalog.tables import NAME, NUMBERS, numbers
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_an_append_on_an_old_state_is_put_on_top(catalog: EndiveCatalog, version: str) -> None:
+def test_an_append_to_an_old_state_is_rebased(catalog: EndiveCatalog, version: str) -> None:
     catalog.create_table(NAME, NUMBERS, properties={"format-version": version})
     first, second = catalog.load_table(NAME), catalog.load_table(NAME)
     first.append(numbers(1))
@@ -51,7 +51,7 @@ def test_sequence_numbers_are_those_of_the_snapshots(catalog: EndiveCatalog, tab
     assert {one.added_snapshot_id: one.sequence_number for one in current.manifests(table.io)} == by_snapshot
 
 
-def test_a_sequence_number_is_right_also_for_who_has_read_the_manifests_before(
+def test_sequence_numbers_are_right_after_the_manifests_were_read_before_a_rebase(
     catalog: EndiveCatalog, table: Table
 ) -> None:
     """PyIceberg remembers manifests by their path alone, and an append that is put on top keeps its own."""
@@ -84,7 +84,7 @@ def test_manifests_of_deleted_files_are_not_taken_along(catalog: EndiveCatalog, 
     assert rows_of(table) == [3]
 
 
-def test_what_an_append_requires_of_another_branch_is_looked_at(catalog: EndiveCatalog, table: Table) -> None:
+def test_a_requirement_about_another_branch_is_checked(catalog: EndiveCatalog, table: Table) -> None:
     table.append(numbers(1))
     catalog.kv.create_branch(NAME, "side")
     late = catalog.load_table(NAME).transaction()
@@ -99,7 +99,7 @@ def test_what_an_append_requires_of_another_branch_is_looked_at(catalog: EndiveC
     assert rows_of(table) == [1, 3]
 
 
-def test_two_appends_of_one_transaction_are_both_put_on_top(catalog: EndiveCatalog, table: Table) -> None:
+def test_two_appends_of_one_transaction_are_both_rebased(catalog: EndiveCatalog, table: Table) -> None:
     late = catalog.load_table(NAME).transaction()
     late.append(numbers(2))
     late.append(numbers(3))
@@ -141,7 +141,7 @@ def test_appends_to_two_branches_do_not_share_a_sequence_number(catalog: EndiveC
     assert rows_of(table) == [1, 2]
 
 
-def test_an_append_whose_sequence_number_was_taken_on_another_branch_is_put_on_top_at_once(
+def test_an_append_whose_sequence_number_is_used_on_another_branch_is_rebased(
     catalog: EndiveCatalog, table: Table
 ) -> None:
     """By the catalog: its own branch has not moved, and PyIceberg need not try again."""
@@ -186,7 +186,7 @@ def test_many_threads_append_to_one_table(catalog: EndiveCatalog, mode: str) -> 
     assert catalog.kv.check() == []
 
 
-def test_who_wants_to_hear_of_conflicts_is_not_rebased(catalog: EndiveCatalog) -> None:
+def test_a_table_without_retries_is_not_rebased(catalog: EndiveCatalog) -> None:
     table = catalog.create_table(NAME, NUMBERS, properties={"commit.retry.num-retries": "0"})
     late = catalog.load_table(NAME)
     table.append(numbers(1))
@@ -225,7 +225,7 @@ def test_an_append_that_must_not_follow_another_fails_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("branches", [(), ("main", "side")])
-def test_only_an_append_to_one_branch_is_put_on_top(
+def test_only_an_append_to_one_branch_is_rebased(
     catalog: EndiveCatalog, table: Table, branches: tuple[str, ...]
 ) -> None:
     """One to none has nothing to follow, and of several only one could be followed."""
@@ -243,7 +243,7 @@ def test_only_an_append_to_one_branch_is_put_on_top(
     assert set(table.metadata.refs) == {"main"}
 
 
-def test_an_append_to_a_table_of_format_3_is_not_put_on_top(catalog: EndiveCatalog, table: Table) -> None:
+def test_an_append_to_a_table_of_format_3_is_not_rebased(catalog: EndiveCatalog, table: Table) -> None:
     """PyIceberg cannot write such tables yet; when it can, somebody has to assign the row ids."""
     late = catalog.load_table(NAME).transaction()
     late.append(numbers(2))

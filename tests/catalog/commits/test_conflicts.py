@@ -52,7 +52,7 @@ def test_a_lost_race_is_seen_inside_the_transaction_too(
     assert len([name for name in files_of(table) if name.endswith("metadata.json")]) == files + 1
 
 
-def test_changes_that_commute_are_worked_out_anew(
+def test_changes_that_commute_are_prepared_again(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
     store.before = lambda: rival.kv.update_properties(NAME, {"theirs": "1"})
@@ -68,7 +68,7 @@ def test_changes_that_commute_are_worked_out_anew(
 
 
 @pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
-def test_a_property_that_somebody_else_removes_meanwhile_is_a_conflict(
+def test_a_property_removed_by_a_concurrent_commit_is_a_conflict(
     catalog: EndiveCatalog, rival: EndiveCatalog, store: Interrupted, mode: str
 ) -> None:
     catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode, "a": "1"})

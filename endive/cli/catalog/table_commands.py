@@ -17,8 +17,8 @@ from endive.catalog.maintenance.candidates import path_of
 from endive.catalog.maintenance.purge import files_to_purge, require_gc_enabled
 from endive.catalog.model.names import table_of, text_of
 from endive.catalog.settings import require_known
+from endive.cli.catalog.arguments import Endpoint, Json, Properties, TableName, Url, opened, pairs
 from endive.cli.catalog.columns import check_partitions, parse_partitions, parse_schema
-from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened, pairs
 from endive.cli.catalog.rendering import (
     cell,
     count,
@@ -105,7 +105,7 @@ def create(
 def _checked(
     name: str, schema: str | None, like: str | None, partition: str | None, settings: list[str] | None
 ) -> dict[str, str]:
-    """Return the properties of a table to be created; raise all that is wrong with what was typed."""
+    """Return the properties of a table to be created; raise with all errors in the arguments."""
     updates: dict[str, str] = {}
     errors = ErrorCollector()
     with errors.collected():
@@ -250,8 +250,8 @@ def drop(
 ) -> None:
     """Remove a table from the catalog; asks first. Its files stay, unless `--purge` deletes them.
 
-    A table that somebody writes to between the question and the answer is not dropped. A writer that commits after
-    the drop is told that the table is gone, and what it wrote stays as files that no table names.
+    A table that is written between the question and the answer is not dropped. A commit after the drop fails, and its
+    files stay without a table that refers to them.
 
     A purge takes the files wherever they are: those of a table that was imported are taken from the catalog that it
     came from as well. The question says where they are.
@@ -269,7 +269,7 @@ def drop(
             if as_json:
                 print_json({"dropped": name, "purged": True, "finished": True})
             else:
-                say(f"{name} was dropped before, and what was left of its files is deleted now")
+                say(f"{name} was dropped before; its remaining files are deleted now")
             return
         if not yes:
             _confirm(catalog, table, purge)
@@ -277,13 +277,15 @@ def drop(
             catalog.drop_table(name, purge, expected=table)
         except (CorruptObjectError, FileNotFoundError) as error:
             problem = f"it is dropped, but not all of its files could be found: {error}"
-            raise ResultError(name, problem, f"delete what is left in {table.metadata.location} by hand") from error
+            raise ResultError(
+                name, problem, f"delete the remaining files in {table.metadata.location} by hand"
+            ) from error
         except OutcomeUnknownError as error:
             problem = f"whether it is dropped is not known: {error}"
-            raise ResultError(name, problem, "the same command again finds out, and finishes what was begun") from error
+            raise ResultError(name, problem, "run the same command again to finish the drop") from error
         except OSError as error:
             problem = f"it is dropped, but not all of its files could be deleted: {error}"
-            raise ResultError(name, problem, "the same command again goes on with it") from error
+            raise ResultError(name, problem, "run the same command again to continue") from error
     if as_json:
         print_json({"dropped": text_of(table.identifier), "uuid": str(table.uuid), "purged": purge})
     else:
@@ -305,7 +307,7 @@ def _confirm(catalog: KVCatalog, table: LoadedTable, purge: bool) -> None:
         _tell_purged(catalog, table)
     agreed = asked("Drop it and delete these files?" if purge else "Drop it, and keep its files?")
     if agreed is None:
-        raise ConfigurationError(name, ["nobody answered, and nothing was dropped; --yes does not ask"])
+        raise ConfigurationError(name, ["no answer, nothing was dropped; use --yes to drop without a question"])
     if not agreed:
         errors.print("nothing was dropped")
         raise typer.Exit(1)

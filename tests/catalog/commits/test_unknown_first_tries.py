@@ -1,4 +1,4 @@
-"""A commit that meets an earlier try of its own, of which it knows nothing."""
+"""A commit that meets an earlier try of itself that it does not know of."""
 
 import pytest
 from pyiceberg.table import Table
@@ -7,18 +7,18 @@ from endive.catalog import TableChange
 from endive.catalog.commit import apply as commit
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, OutcomeUnknownError
-from tests.catalog.commits.interrupted import Interrupted, files_of, look_too_early, rows_of, setting
+from tests.catalog.commits.interrupted import Interrupted, files_of, read_result_too_early, rows_of, setting
 from tests.catalog.tables import NAME, numbers
 
 
-def test_a_repeat_that_finds_the_table_moved_on_proves_nothing(
+def test_a_retry_that_finds_the_table_changed_proves_nothing(
     catalog: EndiveCatalog,
     rival: EndiveCatalog,
     table: Table,
     store: Interrupted,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first try has happened, but so many came after it that its answer is forgotten."""
+    """The first try has happened, but so many commits came after it that its result is deleted."""
     monkeypatch.setattr(commit, "RESULTS_STORED", 3)
 
     def others_come() -> None:
@@ -41,39 +41,37 @@ def test_a_repeat_that_finds_the_table_moved_on_proves_nothing(
 
 
 @pytest.fixture
-def put_on_top(catalog: EndiveCatalog, table: Table) -> TableChange:
-    """An append that has lost a race. The list that its client wrote is deleted when it has been put on top."""
+def rebased(catalog: EndiveCatalog, table: Table) -> TableChange:
+    """An append that has lost a race. The manifest list of its client is deleted when the append is rebased."""
     late = catalog.load_table(NAME).transaction()
     late.append(numbers(2))
     table.append(numbers(1))
     return TableChange(NAME, late._requirements, late._updates)
 
 
-def test_an_append_that_was_put_on_top_is_not_put_there_again(
-    catalog: EndiveCatalog, table: Table, put_on_top: TableChange
-) -> None:
-    catalog.kv.commit_many([put_on_top])
+def test_a_rebased_append_is_not_rebased_again(catalog: EndiveCatalog, table: Table, rebased: TableChange) -> None:
+    catalog.kv.commit_many([rebased])
 
     with pytest.raises(CommitConflictError, match="is already in the table: this change has been committed before"):
-        catalog.kv.commit_many([put_on_top])
+        catalog.kv.commit_many([rebased])
 
     assert rows_of(table) == [1, 2]
     assert catalog.kv.check() == []
 
 
-def test_an_append_that_is_being_put_on_top_by_an_earlier_try_is_answered_as_that(
-    catalog: EndiveCatalog, table: Table, put_on_top: TableChange, monkeypatch: pytest.MonkeyPatch
+def test_an_append_that_an_earlier_try_rebases_returns_the_stored_result(
+    catalog: EndiveCatalog, table: Table, rebased: TableChange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = catalog.kv.commit_many([put_on_top], "once")
-    look_too_early(monkeypatch)
+    first = catalog.kv.commit_many([rebased], "once")
+    read_result_too_early(monkeypatch)
 
-    assert catalog.kv.commit_many([put_on_top], "once") == first
+    assert catalog.kv.commit_many([rebased], "once") == first
 
     assert rows_of(table) == [1, 2]
     assert catalog.kv.check() == []
 
 
-def test_what_was_worked_out_in_vain_is_not_handed_out_as_the_table(
+def test_metadata_of_a_failed_attempt_is_not_returned_as_the_table(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
     """The first life of a job commits just before the second, and somebody else after it."""

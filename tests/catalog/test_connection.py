@@ -94,7 +94,7 @@ def test_a_commit_of_an_exclusive_writer_looks_at_nothing(warehouse: str) -> Non
         assert catalog.load_table("db.t").metadata.properties["a"] == "1"
 
 
-def test_who_loads_a_table_whose_file_is_behind_leaves_an_exclusive_writer_alone(warehouse: str) -> None:
+def test_loading_a_table_whose_file_is_behind_does_not_disturb_an_exclusive_writer(warehouse: str) -> None:
     objects, later = MemoryStore(), {"endive.metadata-json": "background"}
     with (
         Store(objects, options=StoreOptions(reopen=True)) as own,
@@ -132,7 +132,7 @@ def test_a_process_has_a_catalog_open_in_one_way(warehouse: str) -> None:
 # The warehouse.
 
 
-def test_whoever_opens_a_catalog_without_a_warehouse_gets_the_catalogs(tmp_path: Path) -> None:
+def test_a_catalog_opened_without_a_warehouse_has_the_one_it_was_created_with(tmp_path: Path) -> None:
     place, warehouse, own = str(tmp_path / "lake"), f"file://{tmp_path}/tables", f"file://{tmp_path}/mine"
     with KVCatalog.create(place, warehouse) as catalog:
         catalog.create_namespace("db")

@@ -116,7 +116,9 @@ def crash_after_the_commit(kv: KVCatalog, store: Counting) -> None:
     raise AssertionError("no crash left anything")
 
 
-def test_the_check_tells_leftovers_from_damage(catalog: EndiveCatalog, table: Table, store: Counting) -> None:
+def test_the_check_does_not_report_pending_deletions_as_damage(
+    catalog: EndiveCatalog, table: Table, store: Counting
+) -> None:
     crash_after_the_commit(catalog.kv, store)
     catalog.kv.export_metadata(NAME)
     report = check(catalog.kv.store, catalog.kv.files)
@@ -131,7 +133,7 @@ def test_the_check_tells_leftovers_from_damage(catalog: EndiveCatalog, table: Ta
     )
 
 
-def test_orphans_sweep_too_and_an_append_in_between_does_no_harm(
+def test_the_removal_of_orphans_cleans_up_and_an_append_in_between_does_no_harm(
     catalog: EndiveCatalog, table: Table, store: Counting
 ) -> None:
     crash_after_the_commit(catalog.kv, store)
@@ -166,7 +168,7 @@ def test_a_snapshot_whose_rows_are_being_deleted_is_not_added_again(
         catalog.kv.commit_many([change])
 
 
-def test_who_was_slow_to_sweep_deletes_nothing_of_a_snapshot_that_came_back(
+def test_a_slow_clean_up_deletes_nothing_of_a_snapshot_that_was_added_again(
     catalog: EndiveCatalog, table: Table, store: Counting
 ) -> None:
     change = expired(catalog, table, store)
@@ -204,7 +206,7 @@ def add_row(table: Table, store: Counting, snapshot_id: int) -> None:
     store.rows[file_keys(table.metadata.table_uuid, snapshot_id) + b"more"] = body
 
 
-def test_a_note_is_taken_back_only_by_who_swept_that_very_table(
+def test_a_pending_deletion_is_removed_only_from_its_own_table(
     catalog: EndiveCatalog, table: Table, store: Counting
 ) -> None:
     """A copy of the table has its name now, with snapshots of the same ids, and rows of its own."""
@@ -254,7 +256,7 @@ def test_nothing_is_handed_over_to_a_snapshot_that_is_not_as_it_was(
     assert store.rows == after
 
 
-def test_a_snapshot_without_rows_leaves_nothing_to_sweep(
+def test_a_snapshot_without_rows_leaves_no_pending_deletion(
     catalog: EndiveCatalog, table: Table, store: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = catalog.kv.load_table(NAME).metadata_location

@@ -1,4 +1,4 @@
-"""`endive catalog files`, `orphans`, `import` and `export`: what is in the bucket."""
+"""`endive catalog files`, `orphans`, `import` and `export`: the files of tables."""
 
 import shlex
 from pathlib import Path
@@ -21,10 +21,10 @@ from endive.catalog.maintenance.purge import GC_DISABLED, is_gc_enabled
 from endive.catalog.model.file_rows import chain_of
 from endive.catalog.model.names import table_of
 from endive.catalog.operations.table_rows import load_table
-from endive.cli.catalog.opening import Endpoint, Json, Properties, TableName, Url, opened
+from endive.cli.catalog.arguments import Endpoint, Json, Properties, TableName, Url, opened
 from endive.cli.catalog.past import Moment, Ref, SnapshotId, chosen
 from endive.cli.catalog.rendering import partition_values, print_json, print_rows, relative, say, size
-from endive.cli.catalog.tables import table_document
+from endive.cli.catalog.table_commands import table_document
 from endive.cli.catalog.times import limit_ms
 from endive.drivers.blocking import unix_ms
 from endive.errors import ConfigurationError
@@ -80,15 +80,15 @@ def files(
 
 
 def _filter(where: str | None, metadata: TableMetadata) -> BooleanExpression:
-    """Return the filter that a text says, for this table; or what is wrong with it, and where."""
+    """Return the filter of a text, for this table; raise with the place of the error."""
     if where is None:
         return AlwaysTrue()
     try:
         expression = parse(where)
     except (ParseException, ValueError) as error:
         known = "=, !=, <, <=, >, >=, in, between, like, is null, is nan, and, or, not"
-        fault = f"{where!r} is not a filter; write it as id = 7 and day >= '2024-01-01', with {known}"
-        raise ConfigurationError("--where", [fault]) from error
+        problem = f"{where!r} is not a filter; write it as id = 7 and day >= '2024-01-01', with {known}"
+        raise ConfigurationError("--where", [problem]) from error
     try:
         bind(metadata.schema(), expression, case_sensitive=True)
     except (ValueError, TypeError, ValidationError) as error:
@@ -97,7 +97,7 @@ def _filter(where: str | None, metadata: TableMetadata) -> BooleanExpression:
 
 
 def _problem(words: str, schema: Schema) -> str:
-    """Return what is wrong with a filter; for a column that is not there, with the nearest one that is."""
+    """Return the error in a filter; for an unknown column, with the nearest known one."""
     if not words.startswith("Could not find field"):
         return words
     column = words.partition("name ")[2].rpartition(", case_sensitive")[0]
@@ -208,7 +208,7 @@ def import_table(
         except ConfigurationError:
             raise
         except (OSError, PydanticValidationError, ValidationError, ValueError) as error:
-            raise ConfigurationError(location, _import_faults(error)) from error
+            raise ConfigurationError(location, _import_problems(error)) from error
         indexed = catalog.index_files(name) if index else None
         table = catalog.load_table(name)
     if as_json:
@@ -223,16 +223,16 @@ def import_table(
         )
 
 
-def _import_faults(error: Exception) -> list[str]:
-    """Return why a file cannot be imported; a fault for each thing that is wrong inside it."""
+def _import_problems(error: Exception) -> list[str]:
+    """Return why a file cannot be imported: every error in it."""
     if isinstance(error, FileNotFoundError):
         return ["not there"]
     inside = error if isinstance(error, PydanticValidationError) else error.__cause__
     if not isinstance(inside, PydanticValidationError):
         return [f"not a metadata file: {error}"]
-    faults = [(".".join(map(str, one["loc"])), one["msg"]) for one in inside.errors(include_url=False)]
+    problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in inside.errors(include_url=False)]
     # A place begins with the version of the format by which the file was read.
-    parts = [("not a metadata file", place.lstrip("0123456789."), problem) for place, problem in faults]
+    parts = [("not a metadata file", place.lstrip("0123456789."), problem) for place, problem in problems]
     return [": ".join(filter(None, part)) for part in parts]
 
 

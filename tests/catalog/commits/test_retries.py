@@ -1,4 +1,4 @@
-"""Repeats and lost answers: a commit happens once, and nothing is deleted that may be needed."""
+"""Retries and unknown outcomes: a commit happens once, and nothing is deleted that may be needed."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
-def test_a_repeat_to_several_tables_is_recognised_if_one_of_them_remembers(
+def test_a_retry_to_several_tables_is_recognised_by_one_stored_result(
     catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setattr(commit, "RESULTS_STORED", 3)
@@ -56,7 +56,7 @@ def test_an_id_that_was_used_for_other_tables_is_refused(catalog: EndiveCatalog,
     assert catalog.kv.load_table("db.u").metadata.properties == {"b": "2"}
 
 
-def test_a_repeated_commit_is_answered_as_the_first_one(catalog: EndiveCatalog, table: Table) -> None:
+def test_a_retry_returns_the_original_result(catalog: EndiveCatalog, table: Table) -> None:
     first = catalog.kv.commit(NAME, (), setting(a="1"), commit_id="batch 7")
     catalog.kv.update_properties(NAME, {"a": "2"})
 
@@ -65,7 +65,7 @@ def test_a_repeated_commit_is_answered_as_the_first_one(catalog: EndiveCatalog, 
 
 
 @pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
-def test_a_repeat_without_an_id_is_told_that_it_has_happened(catalog: EndiveCatalog, mode: str) -> None:
+def test_a_retry_without_an_id_fails_since_it_is_already_committed(catalog: EndiveCatalog, mode: str) -> None:
     table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
     late = table.transaction()
     late.append(numbers(1))
@@ -77,7 +77,7 @@ def test_a_repeat_without_an_id_is_told_that_it_has_happened(catalog: EndiveCata
     assert rows_of(table) == [1]
 
 
-def test_a_repeated_append_adds_nothing(catalog: EndiveCatalog, table: Table) -> None:
+def test_the_retry_of_an_append_adds_nothing(catalog: EndiveCatalog, table: Table) -> None:
     table.append(numbers(0))
     late = catalog.load_table(NAME).transaction()
     late.append(numbers(1))
@@ -98,12 +98,12 @@ def test_a_restarted_job_does_not_delete_what_its_first_life_committed(
     late.append(numbers(1))
     original, first_life = store.read_cached, [late]
 
-    def read_cached(work: TransactionFunction[T]) -> T:
+    def read_cached(function: TransactionFunction[T]) -> T:
         if first_life:
             first = first_life.pop()
             rival.kv.commit(NAME, first._requirements, first._updates, commit_id="batch 1")
             rival.load_table(NAME).append(numbers(2))
-        return original(work)
+        return original(function)
 
     monkeypatch.setattr(store, "read_cached", read_cached)
     catalog.kv.commit(NAME, late._requirements, late._updates, commit_id="batch 1")
@@ -175,7 +175,7 @@ def test_an_interrupted_commit_deletes_nothing(
     assert len(files_of(table) - before) == 1
 
 
-def test_old_answers_are_forgotten(kv: KVCatalog, store: Interrupted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_results_are_deleted(kv: KVCatalog, store: Interrupted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "RESULTS_STORED", 3)
     kv.create_namespace("db")
     kv.create_table(NAME, NUMBERS)
@@ -187,7 +187,7 @@ def test_old_answers_are_forgotten(kv: KVCatalog, store: Interrupted, monkeypatc
 
 
 @pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
-def test_a_lost_answer_is_found_by_the_id(catalog: EndiveCatalog, store: Interrupted, mode: str) -> None:
+def test_an_unknown_outcome_is_resolved_by_the_id(catalog: EndiveCatalog, store: Interrupted, mode: str) -> None:
     table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": mode})
     store.answers_lost = 1
 
@@ -219,7 +219,7 @@ def test_an_outcome_that_stays_unknown_deletes_nothing(
     assert len([name for name in left if name.endswith(".parquet")]) == 1
 
 
-def test_a_repeat_that_fails_proves_nothing(rival: EndiveCatalog, table: Table, store: Interrupted) -> None:
+def test_a_retry_that_fails_proves_nothing(rival: EndiveCatalog, table: Table, store: Interrupted) -> None:
     """The first request may be on its way; only its success could be seen."""
 
     def at_the_repeat() -> None:

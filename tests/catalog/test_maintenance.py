@@ -131,7 +131,7 @@ def test_files_of_expired_snapshots_are_still_planned(kv: KVCatalog, table: Tabl
     assert kv.check() == []
 
 
-def test_a_snapshot_that_somebody_tags_meanwhile_is_not_removed(kv: KVCatalog, table: Table) -> None:
+def test_a_snapshot_that_is_tagged_meanwhile_is_not_removed(kv: KVCatalog, table: Table) -> None:
     stale = table.refresh()
     first = kv.snapshots(NAME)[0]
     kv.create_tag(NAME, "precious", first.snapshot_id)
@@ -142,7 +142,7 @@ def test_a_snapshot_that_somebody_tags_meanwhile_is_not_removed(kv: KVCatalog, t
     assert first.snapshot_id in {one.snapshot_id for one in kv.snapshots(NAME)}
 
 
-def test_who_forbids_deleting_is_obeyed(kv: KVCatalog, table: Table) -> None:
+def test_gc_enabled_false_forbids_deleting(kv: KVCatalog, table: Table) -> None:
     kv.update_properties(NAME, {"gc.enabled": "false"})
 
     for forbidden in (
@@ -236,7 +236,7 @@ def test_check_finds_damage(kv: KVCatalog, table: Table, store: DictStore) -> No
 # Metadata files.
 
 
-def test_by_default_the_file_is_there_before_the_record_names_it(
+def test_by_default_the_file_exists_before_the_record_refers_to_it(
     kv: KVCatalog, table: Table, store: DictStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named: list[bool] = []

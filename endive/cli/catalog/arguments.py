@@ -1,4 +1,4 @@
-"""What all commands share: where the catalog is, how it is opened, and what is said when a name is wrong."""
+"""Arguments and options that all commands share, opening a catalog, and hints for unknown names."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,10 +49,10 @@ UNREACHABLE = "see whether its files can be reached from here; --property takes 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
     """Return what `KEY=VALUE` texts say, or all that is wrong with them."""
-    faults = [f"{text!r} is not KEY=VALUE" for text in texts or () if not text.partition("=")[0].strip()]
-    faults += [f"{text!r} has no `=`; write {text}=VALUE" for text in texts or () if "=" not in text and text.strip()]
-    if faults:
-        raise ConfigurationError(option, faults)
+    problems = [f"{text!r} is not KEY=VALUE" for text in texts or () if not text.partition("=")[0].strip()]
+    problems += [f"{text!r} has no `=`; write {text}=VALUE" for text in texts or () if "=" not in text and text.strip()]
+    if problems:
+        raise ConfigurationError(option, problems)
     split = (text.partition("=") for text in texts or ())
     return {key.strip(): value.strip() for key, _, value in split}
 
@@ -90,7 +90,7 @@ def opened(
     table: str | None = None,
     warehouse: str | None = None,
 ) -> Iterator[KVCatalog]:
-    """Open a catalog that exists. A wrong name is answered with the nearest right one; `table`: whose refs to offer."""
+    """Open an existing catalog. An error about an unknown name suggests the nearest; `table`: whose refs to suggest."""
     settings = reach(endpoint, properties)
     require_lasting(url, settings)
     with as_typed(url):
@@ -108,7 +108,7 @@ def opened(
 
 
 def _hint(catalog: KVCatalog, error: NotInCatalogError, url: str, table: str | None) -> str:
-    """Return what may help who typed a wrong name."""
+    """Return a hint for an unknown name."""
     near = suggestion(error.name, _names(catalog, error.kind, table)).removeprefix("; ")
     if error.kind == "Namespace":
         make = f"`{_command('namespaces', url, '--create', error.name)}` makes it"
@@ -127,7 +127,7 @@ def _remedy(error: AlreadyInCatalogError, url: str, table: str | None) -> str:
         return f"`{_command('tables', url, error.name)}` lists what it holds"
     if error.kind == "Table":
         show, drop = _command("show", url, error.name), _command("drop", url, error.name)
-        return f"choose another name; `{show}` shows what is there, `{drop}` removes it"
+        return f"choose another name; `{show}` shows the existing one, `{drop}` removes it"
     return f"choose another name; `{_command('show', url, table or 'TABLE')}` shows where it is, and --drop removes it"
 
 
@@ -147,7 +147,7 @@ def _names(catalog: KVCatalog, kind: str, table: str | None) -> list[str]:
 
 
 def all_namespaces(catalog: KVCatalog, inside: Identifier = ()) -> list[Identifier]:
-    """Return all namespaces inside one, at any depth and sorted, in one look at the store."""
+    """Return all namespaces inside one, at any depth and sorted, in one read of the store."""
 
     def look(tx: StoreTransaction) -> Steps[list[Identifier]]:
         found: list[Identifier] = []
