@@ -70,6 +70,8 @@ class GroupCommit:
         self._url = url
         self._options = options
         self.halted: EndiveError | None = None
+        self.rejected: list[Written] = []
+        """Rows that are not durable because their batch failed, unless a caller got the error."""
         self._closed = False
         self._due_s = 0.0
         """When rows that no thread waits for are committed."""
@@ -133,6 +135,7 @@ class GroupCommit:
                 if written.is_durable:
                     return
                 if written.error is not None:
+                    written.is_reported = True
                     raise copy_of(written.error)
                 batch = self.pipeline.take()
             self._lead(batch)
@@ -148,6 +151,12 @@ class GroupCommit:
             pending = [written for batch in batches for written in batch.written]
         for written in pending:
             self.wait(written)
+
+    def require_reported(self) -> None:
+        """Raise the error of rows that were not made durable, if no caller got it."""
+        for written in self.rejected:
+            if written.error is not None and not written.is_reported:
+                raise copy_of(written.error)
 
     def require_open(self) -> None:
         """Raise the error that stopped the store. Holding the lock, or not: an error stays."""

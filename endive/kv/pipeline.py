@@ -41,6 +41,8 @@ class Written:
 
     is_durable: bool = False
     error: EndiveError | None = None
+    is_reported: bool = False
+    """A caller that waited got the error."""
 
 
 @dataclass(eq=False)

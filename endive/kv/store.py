@@ -347,13 +347,17 @@ class Store(Closing):
         } | {f"requests_{kind}": count for kind, count in sorted(self.driver.requests.by_kind.items())}
 
     def close(self) -> None:
-        """Make everything durable, then release resources. Idempotent; does nothing in a forked child."""
+        """Make everything durable, then release resources. Idempotent; does nothing in a forked child.
+
+        Raises the error of rows that a background flush could not make durable, if no caller got it.
+        """
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
         try:
             if self._group.halted is None:
                 self.flush()
+            self._group.require_reported()
         finally:
             self._group.close()
             self._maintenance.stop()

@@ -260,16 +260,21 @@ class Writer:
         with self.group.changed:
             failed = self.pipeline.fail(batch, retries)
             self.group.done(failed)
-            _reject(failed, error)
+            self._reject(failed, error)
         if failed:
             log_error(log, "batch_failed", error, transactions=sum(len(one.functions) for one in failed))
+
+    def _reject(self, batches: Sequence[Batch], error: EndiveError) -> None:
+        rejected = [written for batch in batches if batch.rows for written in batch.written]
+        self.group.rejected = [one for one in self.group.rejected if not one.is_reported] + rejected
+        _reject(batches, error)
 
     def _halt(self, error: EndiveError) -> None:
         """Commit nothing more."""
         with self.group.changed:
             if self.group.halted is None:
                 log_error(log, "halted", error, epoch=self.state.own_epoch, url=self._driver.objects.url)
-            _reject(self.group.halt(error), error)
+            self._reject(self.group.halt(error), error)
             self.group.changed.notify_all()
 
     # What is known.
