@@ -20,6 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog.commit.manifests import read_entries, read_list
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.file_io import forget_files
 from endive.catalog.maintenance.row_check import Finding, check_rows, words_of
 from endive.catalog.model.catalog_records import SnapshotRecord
 from endive.catalog.model.file_rows import CHANGES, NONE, chain_of, files_by_snapshot, walked
@@ -67,6 +68,7 @@ def check(
     data_files: bool = False,
 ) -> CatalogReport:
     """Check a table, or the whole catalog. `data_files`: also check that every data file exists."""
+    forget_files()
     if identifier is not None:
         return _check_table(store, files, table_of(identifier), data_files)
     rows = store.read(check_rows)
