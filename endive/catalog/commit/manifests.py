@@ -40,8 +40,8 @@ CHANGE_STATUS = {ManifestEntryStatus.ADDED: ADDED, ManifestEntryStatus.DELETED: 
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Name the file that cannot be read: PyIceberg's decoder raises whatever the bytes lead it to."""
+def reading(path: str) -> Iterator[None]:
+    """Name a file that cannot be read in the error: PyIceberg's decoder raises whatever the bytes lead it to."""
     try:
         yield
     except (OSError, EndiveError):
@@ -53,13 +53,13 @@ def _reading(path: str) -> Iterator[None]:
 
 def read_list(io: FileIO, manifest_list: str) -> tuple[ManifestFile, ...]:
     """Return the manifests of a list."""
-    with _reading(manifest_list):
+    with reading(manifest_list):
         return tuple(read_manifest_list(io.new_input(manifest_list)))
 
 
 def read_entries(io: FileIO, manifest: ManifestFile, discard_deleted: bool = True) -> list[ManifestEntry]:
     """Return the entries of a manifest, without those of deleted files unless they are wanted."""
-    with _reading(manifest.manifest_path):
+    with reading(manifest.manifest_path):
         return manifest.fetch_manifest_entry(io, discard_deleted=discard_deleted)
 
 
