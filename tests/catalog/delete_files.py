@@ -22,6 +22,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSn
 from pyiceberg.typedef import Record
 
 from endive.catalog import TableChange
+from endive.catalog.commit.decision import last_sequence_number
 from endive.catalog.commit.manifests import metadata_path, read_entries, read_list, write_list
 from endive.drivers.blocking import random_id
 
@@ -111,7 +112,7 @@ def change_of(
     """Return a change that adds delete files and data files to a branch, on the state that the table was loaded in."""
     metadata = table.metadata
     head = metadata.snapshot_by_name(branch)
-    snapshot_id, number = next(_snapshot_ids), metadata.last_sequence_number + 1
+    snapshot_id, number = next(_snapshot_ids), (last_sequence_number(metadata) or 0) + 1
     groups = [(entries, is_delete) for entries, is_delete in ((deletes, True), (data, False)) if entries]
     manifests = [manifest_of(table, snapshot_id, entries, is_delete) for entries, is_delete in groups]
     before = list(read_list(table.io, head.manifest_list)) if head is not None else []

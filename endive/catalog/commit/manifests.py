@@ -6,7 +6,9 @@ another sequence number in another list, and the cache would return the old one.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
+from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     UNASSIGNED_SEQ,
@@ -144,7 +146,7 @@ def write_added(
         metadata.schema(),
         io.new_output(path),
         snapshot_id,
-        _compression(metadata),
+        compression(metadata),
     ) as writer:
         for entry in own_entries(io, manifest, snapshot_id):
             if entry.status == ManifestEntryStatus.ADDED:
@@ -165,12 +167,12 @@ def write_list(
         snapshot.snapshot_id,
         snapshot.parent_snapshot_id,
         snapshot.sequence_number,
-        _compression(metadata),
+        compression(metadata),
     ) as writer:
         writer.add_manifests(list(manifests))
 
 
-def _compression(metadata: TableMetadata):  # type: ignore[no-untyped-def]  # noqa: ANN202 - PyIceberg's literal type
-    return metadata.properties.get(
-        TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
-    )
+def compression(metadata: TableMetadata) -> AvroCompressionCodec:
+    """Return how a table's Avro files are compressed."""
+    key, default = TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
+    return cast("AvroCompressionCodec", metadata.properties.get(key, default))

@@ -5,7 +5,7 @@ entries. Decoding them all takes minutes for a table of some thousand snapshots.
 and if its records end with the records of the parent's list, byte for byte, only those before them are decoded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,6 +21,7 @@ from pyiceberg.manifest import (
     ManifestFile,
     PartitionFieldSummary,
 )
+from pyiceberg.typedef import StructProtocol
 
 from endive.catalog.commit.manifests import reading
 
@@ -63,7 +64,7 @@ class RawList:
 def _reader(schema: str) -> Reader:
     """Return the reader of lists with an Avro schema. Making one takes longer than reading a short list."""
     written = AvroFileHeader(b"", {SCHEMA: schema}, b"").get_schema()
-    types = {-1: ManifestFile, 508: PartitionFieldSummary}
+    types: dict[int, Callable[..., StructProtocol]] = {-1: ManifestFile, 508: PartitionFieldSummary}
     return resolve_reader(written, MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION], types, {517: ManifestContent})
 
 
