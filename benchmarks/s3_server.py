@@ -18,7 +18,7 @@ import time
 import urllib.request
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -148,10 +148,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         return True
 
-    def _answer(self, status: int, body: bytes = b"", length: int | None = None, **headers: str) -> None:
+    def _answer(
+        self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None, length: int | None = None
+    ) -> None:
         self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body) if length is None else length))
         self.end_headers()
         self.wfile.write(body)
@@ -184,12 +186,12 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
         span = self.headers.get("Range")
         if span is None:
-            return self._answer(200, body, **_facts(body))
+            return self._answer(200, body, _facts(body))
         first, last = span.removeprefix("bytes=").split("-")
         start = int(first) if first else len(body) - int(last)
         end = min(int(last) + 1 if first and last else len(body), len(body))
         shown = f"bytes {start}-{end - 1}/{len(body)}"
-        return self._answer(206, body[start:end], Content_Range=shown, **_facts(body))
+        return self._answer(206, body[start:end], {"Content-Range": shown, **_facts(body)})
 
     def do_HEAD(self) -> None:
         path, _, _ = self._begin()
@@ -197,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.bucket.objects.get(path)
         if body is None and "/" in path.strip("/"):
             return self._answer(404)
-        return self._answer(200, b"", len(body or b""), **_facts(body or b""))
+        return self._answer(200, b"", _facts(body or b""), len(body or b""))
 
     def do_PUT(self) -> None:
         path, query, body = self._begin()
@@ -210,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif "/" in path.strip("/"):
                 self.bucket.objects[path] = body
         self._end(path, "PART" if "uploadId" in query else "")
-        return self._answer(200, **_facts(body))
+        return self._answer(200, b"", _facts(body))
 
     def do_POST(self) -> None:
         path, query, body = self._begin()
@@ -267,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _facts(body: bytes) -> dict[str, str]:
-    return {"ETag": f'"{md5(body, usedforsecurity=False).hexdigest()}"', "Last_Modified": MODIFIED}
+    return {"ETag": f'"{md5(body, usedforsecurity=False).hexdigest()}"', "Last-Modified": MODIFIED}
 
 
 def _unchunked(body: bytes) -> bytes:
