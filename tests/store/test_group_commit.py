@@ -67,7 +67,7 @@ def test_a_batch_takes_the_functions_that_came_while_the_last_one_was_in_flight(
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # newer Pythons, of fork
 @pytest.mark.parametrize(("parallel_writes", "wanted"), [(1, 10), (2, 5), (4, 3)])
 def test_a_batch_waits_for_its_share_of_the_callers_that_were_just_answered(parallel_writes: int, wanted: int) -> None:
-    group = GroupCommit(lambda batch: None, "a store", Pipeline(parallel_writes, 100), StoreOptions())
+    group = GroupCommit(lambda _: None, "a store", Pipeline(parallel_writes, 100), StoreOptions())
     answered = Batch(functions=[(nothing, Result()) for _ in range(10)])
     with group.changed:
         group.done((answered,))
