@@ -7,7 +7,7 @@ from typing import Any
 from endive.kv.log import helping
 from endive.kv.log.committing import Committed, append_shared, commit_batch, prepare
 from endive.kv.log.helping import announce, carry_out, read_intentions, result_of, to_carry_out
-from endive.kv.log.intentions import DONE, PREFIX, Decided, Intention, names_in, outcome_key
+from endive.kv.log.intentions import DONE, HORIZON, PREFIX, Decided, Intention, names_in, outcome_key
 from endive.kv.log.state import StoreState
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Transaction
@@ -121,7 +121,7 @@ def horizon_in_a_later_entry() -> Any:
 
     def forget_outcomes(before: int, tx: Transaction) -> Steps[int]:
         count = yield from forget(before, tx)
-        tx.rows.pop(helping.HORIZON, None)
+        tx.rows.pop(HORIZON, None)
         return count
 
     return swapped(("tests.races.helping.forget_outcomes", forget_outcomes))
