@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pyiceberg.io import FileIO
 
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.file_io import forget_files
 from endive.catalog.maintenance.files_check import Progress, check_files, missing_files
 from endive.catalog.maintenance.row_check import Finding, check_rows, words_of
 from endive.catalog.model.file_rows import CHANGES, files_by_snapshot
@@ -68,6 +69,7 @@ def check(
 
     `progress`: gets the number of snapshots checked so far, and the number of all.
     """
+    forget_files()
     if identifier is not None:
         name = table_of(identifier)
         total = len(store.read(lambda tx: table_rows.load_table(tx, name)).snapshots)
