@@ -58,7 +58,7 @@ ParallelWrites = Annotated[
         "--parallel-writes",
         min=1,
         max=64,
-        help="WAL entries that this writer may have in flight; recorded in the store.",
+        help="WAL entries that the writer may have in flight; kept in the store.",
     ),
 ]
 
