@@ -284,7 +284,7 @@ MUTANTS: dict[str, Mutant] = {
         MAINTAINERS,
         Bounds(clock_jumps=1, preemptions=2),
         OBJECTS,
-        "",
+        "one compactor at a time",
     ),
     "a batch is not computed again after a lost race": (
         mutants.not_computed_again,
