@@ -24,6 +24,9 @@ from endive.protocol.requests import Steps
 
 T = TypeVar("T")
 
+RESERVED = b"\x00endive\x00"
+"""Keys that begin so are the store's own rows (`endive.kv.log.intentions`). Scans leave them out."""
+
 
 @dataclass
 class Transaction:
@@ -72,25 +75,33 @@ class Transaction:
 
     def scan_many(self, prefixes: Sequence[bytes]) -> Steps[tuple[tuple[tuple[bytes, bytes], ...], ...]]:
         """Return what `scan` does, for each prefix; two round trips at most, however many prefixes."""
-        ranges = tuple(map(KeyRange.of_prefix, prefixes))
-        try:
-            held = yield from rows_in_ranges(tuple((overlapping(self.runs, keys), keys) for keys in ranges), self.cache)
-        except MissingObjectError as error:
-            self.missing = error.path
-            raise
-        return tuple(self._merged(prefix, rows) for prefix, rows in zip(prefixes, held, strict=True))
+        found = yield from self._scan_ranges(tuple(map(KeyRange.of_prefix, prefixes)))
+        return tuple(tuple(row for row in rows if not row[0].startswith(RESERVED)) for rows in found)
 
     def scan(self, prefix: bytes) -> Steps[tuple[tuple[bytes, bytes], ...]]:
         """Return all keys that start with `prefix` and their values, in key order."""
         found = yield from self.scan_many((prefix,))
         return found[0]
 
-    def _merged(self, prefix: bytes, held: Rows) -> tuple[tuple[bytes, bytes], ...]:
+    def scan_range(self, keys: KeyRange) -> Steps[tuple[tuple[bytes, bytes], ...]]:
+        """Return all keys of a range and their values, in key order; rows of the store's own among them."""
+        found = yield from self._scan_ranges((keys,))
+        return found[0]
+
+    def _scan_ranges(self, ranges: tuple[KeyRange, ...]) -> Steps[tuple[tuple[tuple[bytes, bytes], ...], ...]]:
+        try:
+            held = yield from rows_in_ranges(tuple((overlapping(self.runs, keys), keys) for keys in ranges), self.cache)
+        except MissingObjectError as error:
+            self.missing = error.path
+            raise
+        return tuple(self._merged(keys, rows) for keys, rows in zip(ranges, held, strict=True))
+
+    def _merged(self, keys: KeyRange, held: Rows) -> tuple[tuple[bytes, bytes], ...]:
         """Return rows of the levels with those in memory over them."""
         found = dict(zip(held.keys, held.values, strict=True))
-        found.update(self.recent.within(KeyRange.of_prefix(prefix)))
+        found.update(self.recent.within(keys))
         for rows in (self.earlier, self.rows):
-            found.update((key, value) for key, value in rows.items() if key.startswith(prefix))
+            found.update((key, value) for key, value in rows.items() if keys.holds(key))
         return tuple((key, value) for key, value in sorted(found.items()) if value is not None)
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -110,6 +121,8 @@ class Transaction:
             raise TypeError(f"keys are bytes, not {type(key).__name__}")
         if len(key) > KEY_BYTES_MAX:
             raise ValueError(f"a key may have {KEY_BYTES_MAX:,} bytes")
+        if key.startswith(RESERVED):
+            raise ValueError(f"keys that begin with {RESERVED!r} are reserved for the store")
         if not self.is_writable:
             raise ReadOnlyError(key)
         self.rows[key] = value
