@@ -36,6 +36,7 @@ from endive.errors import ConfigurationError, SparkUnavailableError
 from endive.spark.java import JavaHome, find_java
 from endive.spark.jvm import Jvm
 from endive.spark.master import TASK_ATTEMPTS, Master, parse_master, reach
+from endive.spark.shipping import package_archive, shipping_settings
 from endive.spark.source import data_source as tables
 
 EXECUTOR_TIMEOUT_S = 120.0
@@ -70,11 +71,12 @@ def spark_session(
     app: str = "endive",
     settings: Mapping[str, str] = MappingProxyType({}),
     java: JavaHome | None = None,
+    ship: bool = False,
 ) -> Iterator[SparkSession]:
     """Provide a Spark session on this machine, or on the cluster with the URL `master`. It ends with the block.
 
     `settings` are Spark settings, which take precedence over Endive's. `java` is a result of `find_java`; None: it is
-    called now. If the process already has a session, that session is used unchanged and stays open. Raises
+    called now. `ship` sends this package to the executors of a cluster. If the process already has a session, that session is used unchanged and stays open. Raises
     `ConfigurationError` for a wrong URL, and `SparkUnavailableError` if there is no Java, no master at the URL, no
     start, or if the JVM ends before the block.
     """
@@ -85,6 +87,8 @@ def spark_session(
     address = "127.0.0.1" if asked.is_local else reach(asked)
     home = (java or find_java()).path
     with _directory() as directory, _variables(asked, directory):
+        if ship and not asked.is_local:
+            settings = {**settings, **shipping_settings(package_archive(directory), settings)}
         chosen = _merged({**_settings(asked, address, directory), "spark.app.name": app}, settings)
         with _running_jvm(chosen, _jvm_variables(home, address), directory) as jvm:
             spark = _connect(jvm, asked)
