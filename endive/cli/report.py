@@ -83,9 +83,14 @@ def _update_measures(directory: SweepDirectory) -> None:
     """Compute the measures if they are missing or older than the runs."""
     from endive.pipeline.consolidate import consolidate, is_current  # noqa: PLC0415 - PySpark takes a second to load
 
-    if not is_current(directory):
-        from endive.spark.session import spark_session  # noqa: PLC0415
+    if is_current(directory):
+        return
+    if SweepResults(directory).about.get("keep") != "transactions":
+        errors.print("computing measures", markup=False)
+        consolidate(directory, None)
+        return
+    from endive.spark.session import spark_session  # noqa: PLC0415
 
-        errors.print("computing measures: starting Spark", markup=False)
-        with spark_session() as spark:
-            consolidate(directory, spark)
+    errors.print("computing measures: starting Spark", markup=False)
+    with spark_session() as spark:
+        consolidate(directory, spark)

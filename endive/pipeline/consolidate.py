@@ -25,9 +25,9 @@ from pyspark.sql import SparkSession
 
 from endive import __version__
 from endive.errors import ResultError, SparkUnavailableError
-from endive.pipeline.curves import curves
+from endive.pipeline.curves import curves, curves_of
 from endive.pipeline.directory import SweepDirectory
-from endive.pipeline.estimates import EXPERIMENT, over_seeds
+from endive.pipeline.estimates import EXPERIMENT, estimates_of, over_seeds
 from endive.pipeline.run_rows import METRICS, RUN_SCHEMA
 from endive.pipeline.saved_sweep import RUN, SavedSweep, sorted_by
 from endive.pipeline.transactions import TransactionDataSet
@@ -38,25 +38,31 @@ TRANSACTIONS = "measures/transactions"
 
 
 def consolidate(
-    directory: SweepDirectory, spark: SparkSession, known: Collection[str] = (), plan: str | None = None
+    directory: SweepDirectory, spark: SparkSession | None, known: Collection[str] = (), plan: str | None = None
 ) -> None:
     """Compute the measures of a sweep and write them into its directory.
 
     `known` are files of runs that exist, whether a listing shows them already or not. `plan` is the digest of the plan
     that the directory must show. `ResultError` names a file that is missing, damaged or of another kind; then the
-    measures are not current. One row for each run passes through the Spark driver; transactions never do.
+    measures are not current. One row for each run passes through this process; transactions never do. Without `spark`
+    everything is computed here, by the same functions; kept transactions need Spark.
     """
     sweep = SavedSweep(directory, plan)
+    keeps = sweep.about["keep"] == "transactions"
+    if keeps and spark is None:
+        raise SparkUnavailableError("transactions are consolidated on Spark", "start a session for it")
     inputs = _inputs(sweep)
     runs = sweep.runs(known)
     directory.delete(INPUTS)
     kept: Sequence[str] = ()
     with _explained():
-        if sweep.about["keep"] == "transactions":
+        if keeps and spark:
             runs, kept = consolidate_transactions(sweep, runs, spark)
         runs = sweep.by_group(runs)
-        experiments = sweep.with_parameters(over_seeds(spark.createDataFrame(runs)).toArrow())
-        series = curves(spark.createDataFrame(experiments), sweep.about).toArrow()
+        means = over_seeds(spark.createDataFrame(runs)).toArrow() if spark else estimates_of(runs)
+        experiments = sweep.with_parameters(means)
+        about = sweep.about
+        series = curves(spark.createDataFrame(experiments), about).toArrow() if spark else curves_of(experiments, about)
     directory.write_table("measures/runs.parquet", sorted_by(runs, *EXPERIMENT, "seed"))
     directory.write_table("measures/experiments.parquet", sorted_by(experiments, *EXPERIMENT))
     directory.write_table("measures/curves.parquet", sweep.in_order(series))
@@ -80,8 +86,9 @@ def is_current(directory: SweepDirectory) -> bool:
 
 
 def _inputs(sweep: SavedSweep) -> dict[str, Any]:
-    """Return the inputs of the measures: the plan, the files of runs by size and time, and the version of the code."""
-    files = {info.path: [info.size_bytes, info.modified_unix_ms] for info in sweep.directory.list("runs/part-")}
+    """Return the inputs of the measures: the plan, the files by size and time, and the version of the code."""
+    infos = [info for prefix in (sweep.plan_name, "runs/part-") for info in sweep.directory.list(prefix)]
+    files = {info.path: [info.size_bytes, info.modified_unix_ms] for info in infos}
     return {"version": __version__, "plan": sweep.about.get("plan"), "files": files}
 
 

@@ -5,17 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from endive.drivers.directory import Directory
-from endive.errors import ResultError
+from endive.errors import ResultError, SparkUnavailableError
 from endive.report import Picture
 from endive.report.formatting import NONE, label_of, number, title_of
 from endive.report.reading import read_measure
 from endive.sim.results.display import Grid
 from endive.wording import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Measure = Literal["runs", "experiments", "curves"]
 
@@ -40,6 +43,17 @@ class SweepResults:
         `.to_pandas()` or `polars.from_arrow` convert it. `ResultError` if the measures have not been computed.
         """
         return read_measure(self.files, f"measures/{table}.parquet")
+
+    def frame(self, table: Measure = "curves") -> "DataFrame":
+        """Return a measure as a frame of the Spark session that this process has."""
+        from endive.spark.using import running_session  # noqa: PLC0415 - PySpark takes a second to load
+
+        spark = running_session()
+        if spark is None:
+            raise SparkUnavailableError(
+                "this process has no Spark session", "start one, such as with `spark_session()`"
+            )
+        return spark.createDataFrame(self.measures(table))
 
     @property
     def about(self) -> Mapping[str, Any]:

@@ -52,10 +52,15 @@ class SavedSweep:
             raise ResultError(str(self.directory), SUPERSEDED, remedy)
         return dict(about)
 
+    @property
+    def plan_name(self) -> str:
+        """The file of the plan."""
+        return str(self.about.get("experiments", "experiments.parquet"))  # its name in version 0.1.0
+
     @cached_property
     def plan(self) -> pa.Table:
         """One row per group and experiment: offered load, window and parameters."""
-        name = self.about.get("experiments", "experiments.parquet")  # its name in version 0.1.0
+        name = self.plan_name
         try:
             table = read_parquet(self.directory.read(name) or b"")
             plan = table.select([*EXPERIMENT, "load", *WINDOW, *(name for name in table.column_names if "." in name)])

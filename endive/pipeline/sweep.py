@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
@@ -20,14 +20,21 @@ from endive.pipeline.plan import Plan, Run
 from endive.pipeline.results import SweepResults
 from endive.pipeline.sweep_file import ExperimentGroup, Keep, load_group, parse_group
 from endive.sim.config.schema import LABEL
-from endive.sim.engines import is_cold
 from endive.spark.master import parse_master
+
+if TYPE_CHECKING:
+    from endive.spark.starting import StartingSession
 
 Source = str | Path | Mapping[str, Any]
 """A sweep file's path, its text, or its content as a dictionary."""
 
-LIGHT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""If the JVM only hands out bins, optimising its own code costs more time than it saves."""
+LIGHT = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""If the JVM only hands out bins and averages a few thousand rows, optimising code costs more time than it saves."""
 
 CATALOG_SCHEMES = ("file", "memory", "s3", "gs", "az")
 
@@ -135,43 +142,60 @@ def run_plan(
     progress: Report | None = None,
 ) -> SweepResults:
     """Run a plan in a directory and compute its measures."""
-    from endive.pipeline.consolidate import consolidate  # noqa: PLC0415 - Numba and Spark take seconds to load
-    from endive.pipeline.execute import execute  # noqa: PLC0415
-    from endive.spark.daemon import warm_engine  # noqa: PLC0415
-    from endive.spark.java import find_java  # noqa: PLC0415
-    from endive.spark.session import spark_session  # noqa: PLC0415
-
     report, where = progress or (lambda _: None), where or Where()
     parse_master(where.master)
     check_catalog(catalog)
     digest = directory.prepare(plan)  # a write error should appear before Spark starts
-    done = directory.done(plan)
-    if is_cold():
-        report(SweepProgress("compiling the engine: about half a minute, once on this machine"))
-    warm_engine()
-    java = find_java()
-    for reason in java.skipped:
-        report(SweepProgress(reason, is_warning=True))
-    with _publication(plan, directory, done, catalog) as (restored, publish):
-        done |= restored
-        if done:
-            report(SweepProgress(f"{len(done):,} runs are done already"))
-        remaining = plan.remaining(done)
-        total_s = max(plan.cost(remaining), 1e-9)
+    with _starting(plan, where, report) as starting:
+        # Numba and the rest of PySpark take seconds to load: while Java starts.
+        from endive.pipeline.consolidate import consolidate  # noqa: PLC0415
+        from endive.pipeline.execute import execute  # noqa: PLC0415
 
-        def on_runs(parts: Sequence[str], count: int, seconds: float) -> None:
-            publish(parts)
-            report(SweepProgress(runs=count, runs_total=len(remaining), share=seconds / total_s))
+        done = directory.done(plan)
+        _compile_engine(report)
+        with _publication(plan, directory, done, catalog) as (restored, publish):
+            done |= restored
+            if done:
+                report(SweepProgress(f"{len(done):,} runs are done already"))
+            remaining = plan.remaining(done)
+            total_s = max(plan.cost(remaining), 1e-9)
 
-        report(SweepProgress(f"starting Spark with {java}"))
-        settings = {**(LIGHT if plan.keep == "summaries" else {}), **where.settings}
-        with spark_session(where.master, settings=settings, java=java, ship=where.ship) as spark:
+            def on_runs(parts: Sequence[str], count: int, seconds: float) -> None:
+                publish(parts)
+                report(SweepProgress(runs=count, runs_total=len(remaining), share=seconds / total_s))
+
+            spark = starting.session()
             executed = execute(plan, directory, done, spark, on_runs)
             report(SweepProgress("computing measures"))
             consolidate(directory, spark, executed.parts, digest)
     if catalog:
         report(SweepProgress(f"published in {catalog}: sweep.runs and the other tables of the namespace `sweep`"))
     return SweepResults(directory)
+
+
+def _starting(plan: Plan, where: Where, report: Report) -> "StartingSession":
+    """Return a session that starts in the background, or the one that is running."""
+    from endive.spark.java import find_java  # noqa: PLC0415 - PySpark takes a second to load
+    from endive.spark.session import spark_session  # noqa: PLC0415
+    from endive.spark.starting import StartingSession  # noqa: PLC0415
+    from endive.spark.using import running_session  # noqa: PLC0415
+
+    java = None if running_session(where.master) else find_java()
+    for reason in java.skipped if java else ():
+        report(SweepProgress(reason, is_warning=True))
+    report(SweepProgress(f"starting Spark with {java}" if java else "using the running Spark session"))
+    settings = {**(LIGHT if plan.keep == "summaries" else {}), **where.settings}
+    return StartingSession(spark_session(where.master, settings=settings, java=java, ship=where.ship))
+
+
+def _compile_engine(report: Report) -> None:
+    """Compile the engine if it is not cached: otherwise every machine's workers would load it at once and compile."""
+    from endive.sim.engines import is_cold  # noqa: PLC0415 - Numba takes a second to load
+    from endive.spark.daemon import warm_engine  # noqa: PLC0415
+
+    if is_cold():
+        report(SweepProgress("compiling the engine: about half a minute, once on this machine"))
+        warm_engine()
 
 
 @contextmanager

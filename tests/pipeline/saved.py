@@ -11,13 +11,15 @@ from endive.sim.engines import simulate
 from endive.sim.results.summary import summarise
 
 
-def leave_runs(path: Path, plan: Plan, runs: Sequence[Run] | None = None, parts: int = 2) -> SweepDirectory:
+def leave_runs(
+    path: Path, plan: Plan, runs: Sequence[Run] | None = None, parts: int = 2, start: str = "first"
+) -> SweepDirectory:
     """Write a sweep's directory with the plan and the given runs, by default all of them, in so many files."""
     directory = SweepDirectory(path)
     directory.prepare(plan)
     rows = [simulated_row(directory, plan, run) for run in (plan.runs if runs is None else runs)]
     for number in range(parts):
-        directory.create_part(directory.part("first", number), rows[number::parts])
+        directory.create_part(directory.part(start, number), rows[number::parts])
     return directory
 
 

@@ -59,7 +59,8 @@ def python_without_endive(directory: Path) -> Path:
     python = directory / "bin" / "python"
     (site,) = directory.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text("\n".join(getsitepackages()), encoding="utf-8")
-    found = subprocess.run([python, "-c", "import pyarrow, pyspark, endive"], capture_output=True, text=True, cwd="/")
+    tried = [python, "-c", "import pyarrow, pyspark, endive"]
+    found = subprocess.run(tried, check=False, capture_output=True, text=True, cwd="/")
     assert "No module named 'endive'" in found.stderr
     return python
 
@@ -83,7 +84,7 @@ def test_a_sweep_in_a_bucket_equals_that_of_a_directory(
     assert names[0] == names[1] | {"report.html"}
 
 
-def test_machines_that_share_only_a_bucket(tmp_path: Path, flaky: tuple[str, Refusals]) -> None:
+def test_machines_that_share_only_a_bucket(spark: SparkSession, tmp_path: Path, flaky: tuple[str, Refusals]) -> None:
     (tmp_path / "long.toml").write_text(LONG)
     (tmp_path / "cluster").mkdir()
     endpoint, refusals = flaky
@@ -108,6 +109,7 @@ def test_machines_that_share_only_a_bucket(tmp_path: Path, flaky: tuple[str, Ref
     assert rows_in(far) == present(expected_rows(plan))
     assert refusals.refused > 0
     assert not list(tmp_path.glob("sweeps*"))
+    assert spark is not None  # local mode is that of the session of the tests
     near = run_sweep(tmp_path / "long.toml", tmp_path / "near")
     assert measures_of(SweepResults(far)) == measures_of(near)
     assert [info.path for info in far.list(".running/")] == []

@@ -69,10 +69,7 @@ def test_transactions_are_published_with_their_runs(tmp_path: Path) -> None:
     directory = leave_runs(tmp_path / "small", plan)
     published(lake, directory, keep="transactions", tables="[1]", scales="[2000]")
 
-    kept = {
-        (experiment, seed): len(read_transactions(directory, (experiment, seed)))
-        for experiment, seed in plan.runs
-    }
+    kept = {(experiment, seed): len(read_transactions(directory, (experiment, seed))) for experiment, seed in plan.runs}
     with lake.table("sweep.transactions") as table:
         rows = table.scan().to_arrow().group_by(["experiment", "seed"]).aggregate([([], "count_all")]).to_pylist()
     assert {(row["experiment"], row["seed"]): row["count_all"] for row in rows} == kept

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from endive.errors import ResultError
+from endive.errors import ResultError, SparkUnavailableError
 from endive.pipeline import consolidate as consolidation
 from endive.pipeline.consolidate import consolidate, is_current
 from endive.pipeline.curves import CURVE_FIELDS
@@ -104,6 +104,17 @@ def test_curves_are_one_per_series(swept: Path) -> None:
     ]
     recorded = [(row["family"], row["series"], row["loads"]) for row in curves.to_pylist()]
     assert sorted(recorded) == [("part", "1 table", 1), ("small", "1 table", 1), ("small", "3 tables", 3)]
+
+
+def test_measures_without_spark_are_the_same(swept: Path, copy: Path) -> None:
+    for name in ("runs", "experiments", "curves"):
+        (copy / "measures" / f"{name}.parquet").unlink()
+
+    consolidate(SweepDirectory(copy), None)
+
+    for name in ("runs", "experiments", "curves"):
+        assert measure(copy, name).equals(measure(swept, name)), name
+    assert is_current(SweepDirectory(copy))
 
 
 def test_only_the_measures_have_been_written(swept: Path) -> None:
@@ -274,6 +285,13 @@ def kept_copy(kept: Path, tmp_path: Path) -> tuple[Path, Path]:
     path = Path(shutil.copytree(kept, tmp_path / "copy"))
     (path / "measures" / "inputs.json").unlink()
     return path, sorted((path / "transactions").glob("*/*.parquet"))[3]
+
+
+def test_transactions_are_not_consolidated_without_spark(kept: Path, tmp_path: Path) -> None:
+    path, _ = kept_copy(kept, tmp_path)
+
+    with pytest.raises(SparkUnavailableError, match="transactions are consolidated on Spark"):
+        consolidate(SweepDirectory(path), None)
 
 
 def test_missing_transactions_are_named(kept: Path, tmp_path: Path, spark: SparkSession) -> None:

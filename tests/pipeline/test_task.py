@@ -17,8 +17,7 @@ from tests.pipeline.sweeps import rows_of, small_plan
 def job_of(path: Path, plan: Plan) -> SweepJob:
     directory = SweepDirectory(path)
     directory.prepare(plan)
-    job = sweep_job(plan, directory, [Bin(plan.runs[:3], 1.0)])
-    return job
+    return sweep_job(plan, directory, [Bin(plan.runs[:3], 1.0)])
 
 
 def test_a_bin_is_one_file_and_a_repetition_changes_nothing(tmp_path: Path) -> None:
