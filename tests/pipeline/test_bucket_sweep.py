@@ -59,7 +59,7 @@ def python_without_endive(directory: Path) -> Path:
     python = directory / "bin" / "python"
     (site,) = directory.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text("\n".join(getsitepackages()), encoding="utf-8")
-    tried = [python, "-c", "import pyarrow, pyspark, endive"]
+    tried = [str(python), "-c", "import pyarrow, pyspark, endive"]
     found = subprocess.run(tried, check=False, capture_output=True, text=True, cwd="/")
     assert "No module named 'endive'" in found.stderr
     return python
