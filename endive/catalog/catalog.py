@@ -28,6 +28,7 @@ from pyiceberg.table.update import (
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.committer import CommittedTable, TableCommitter
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.prepared import NO_VERSION
 from endive.catalog.commit.publisher import Publisher
 from endive.catalog.connection import MEMORY, open_store, place_of, release_store, require_catalog, url_of
 from endive.catalog.maintenance import check as checks
@@ -261,12 +262,16 @@ class KVCatalog(Closing):
         return tuple(one.record for one in self._commit(changes, commit_id))
 
     def commit_and_load(self, changes: Sequence[TableChange], commit_id: str | None = None) -> list[LoadedTable]:
-        """Commit as `commit_many` does, and return the tables as the commit left them, or newer."""
+        """Commit as `commit_many` does, and return the tables as the commit left them, or newer.
+
+        A retry leaves out the tables that were dropped or renamed since the commit.
+        """
         return [
             LoadedTable(change.identifier, one.record.version, one.metadata, one.record.metadata_location)
             if one.metadata is not None
             else self._load_committed(change.identifier)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
+            if one.record.version != NO_VERSION
         ]
 
     def _load_committed(self, name: Identifier) -> LoadedTable:

@@ -11,9 +11,11 @@ from endive.kv.sst.format import BLOCK_BYTES, Rows
 from endive.kv.sst.lookup import find_in_runs, overlapping, rows_in_range
 from endive.kv.sst.merge import KeyRange, key_ranges, merge
 from endive.kv.sst.reading import TableCache, load_index
+from endive.kv.transaction import RESERVED
 
 SCAN_BYTES = 1 << 20
 """How much a scan reads at a time, before compression."""
+RESERVED_END = RESERVED[:-1] + b"\x01"
 
 
 class ReadView:
@@ -62,9 +64,20 @@ class ReadView:
         if low < high:
             memory = Rows(self._memory.keys[low:high], self._memory.values[low:high], self._memory.seqs[low:high])
             stored = merge((stored, memory), keep_tombstones=True)
+        stored = _without_reserved(stored)
         for key, value in zip(stored.keys, stored.values, strict=True):
             if value is not None:
                 yield key, value
+
+
+def _without_reserved(rows: Rows) -> Rows:
+    """Return rows without the store's own."""
+    low, high = bisect_left(rows.keys, RESERVED), bisect_left(rows.keys, RESERVED_END)
+    if low == high:
+        return rows
+    return Rows(
+        rows.keys[:low] + rows.keys[high:], rows.values[:low] + rows.values[high:], rows.seqs[:low] + rows.seqs[high:]
+    )
 
 
 def _within(cuts: tuple[KeyRange, ...], wanted: KeyRange) -> Iterator[KeyRange]:

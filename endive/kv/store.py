@@ -27,7 +27,7 @@ from endive.kv.sst.cache import BlockCache
 from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
 from endive.kv.sst.merge import KeyRange
-from endive.kv.transaction import Transaction, TransactionFunction, run_function
+from endive.kv.transaction import RESERVED, Transaction, TransactionFunction, run_function
 from endive.kv.views import create_checkpoint
 from endive.kv.writer import Writer
 from endive.logs import log_event
@@ -379,4 +379,6 @@ def _checked(key: bytes, value: bytes | None) -> tuple[bytes, bytes | None]:
         raise TypeError(f"keys and values are bytes, not {type(key).__name__} and {type(value).__name__}")
     if len(key) > KEY_BYTES_MAX or (value is not None and len(value) > VALUE_BYTES_MAX):
         raise ValueError(f"a key may have {KEY_BYTES_MAX:,} bytes, a value {VALUE_BYTES_MAX:,}")
+    if key.startswith(RESERVED):
+        raise ValueError(f"keys that begin with {RESERVED!r} are reserved for the store")
     return key, value

@@ -24,6 +24,9 @@ from endive.protocol.requests import Steps
 
 T = TypeVar("T")
 
+RESERVED = b"\x00endive\x00"
+"""Keys that begin so are the store's own rows (`endive.kv.log.intentions`). Scans leave them out."""
+
 
 @dataclass
 class Transaction:
@@ -53,12 +56,16 @@ class Transaction:
 
     def scan(self, prefix: bytes) -> Steps[tuple[tuple[bytes, bytes], ...]]:
         """Return all keys that start with `prefix` and their values, in key order."""
-        keys = KeyRange.of_prefix(prefix)
+        found = yield from self.scan_range(KeyRange.of_prefix(prefix))
+        return tuple(row for row in found if not row[0].startswith(RESERVED))
+
+    def scan_range(self, keys: KeyRange) -> Steps[tuple[tuple[bytes, bytes], ...]]:
+        """Return all keys of a range and their values, in key order; rows of the store's own among them."""
         held = yield from self._range_of_levels(keys)
         found = dict(zip(held.keys, held.values, strict=True))
         found.update(self.recent.within(keys))
         for rows in (self.earlier, self.rows):
-            found.update((key, value) for key, value in rows.items() if key.startswith(prefix))
+            found.update((key, value) for key, value in rows.items() if keys.holds(key))
         return tuple((key, value) for key, value in sorted(found.items()) if value is not None)
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -78,6 +85,8 @@ class Transaction:
             raise TypeError(f"keys are bytes, not {type(key).__name__}")
         if len(key) > KEY_BYTES_MAX:
             raise ValueError(f"a key may have {KEY_BYTES_MAX:,} bytes")
+        if key.startswith(RESERVED):
+            raise ValueError(f"keys that begin with {RESERVED!r} are reserved for the store")
         if not self.is_writable:
             raise ReadOnlyError(key)
         self.rows[key] = value

@@ -101,16 +101,22 @@ def require_no_marker(listing: Iterable[ObjectInfo]) -> None:
 
 def newest(family: Family[T], after: int = 0) -> Steps[Numbered[T] | None]:
     """Return the newest object of the family; None if it has none above id `after`."""
+    found, _ = yield from newest_listed(family, after)
+    return found
+
+
+def newest_listed(family: Family[T], after: int = 0) -> Steps[tuple[Numbered[T] | None, tuple[ObjectInfo, ...]]]:
+    """Return the same, and the listing that shows it: all objects in the family's directory above id `after`."""
     start = family.path_of(after) if after else ""
     for _ in range(ATTEMPTS_MAX):
         listing = yield from ask(List(family.prefix, start))
         require_no_marker(listing)
         numbers = numbers_in(listing, family.prefix, family.suffix)
         if not numbers:
-            return None
+            return None, listing
         body = yield from ask(Get(family.path_of(numbers[-1])))
         if body is not None:
-            return Numbered(numbers[-1], family.decode(family.path_of(numbers[-1]), body))
+            return Numbered(numbers[-1], family.decode(family.path_of(numbers[-1]), body)), listing
         # Superseded, then deleted, between the two requests.
     raise AttemptsExhaustedError(family.prefix, ATTEMPTS_MAX)
 

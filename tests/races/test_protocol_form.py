@@ -33,10 +33,13 @@ PROTOCOLS = [
             "log/state",
             "log/epochs",
             "log/committing",
+            "log/helping",
+            "procedures",
         )
     ),
     ROOT / "tests" / "races" / "scenarios.py",
     ROOT / "tests" / "races" / "two_phase_scenarios.py",
+    ROOT / "tests" / "races" / "helping.py",
 ]
 DISTINCT = {
     "numbers": "ids of objects, each once",

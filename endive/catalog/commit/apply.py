@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from endive.catalog.commit.base import base_of
 from endive.catalog.commit.decision import Decision, WritesFileFirst, decide
-from endive.catalog.commit.prepared import ChangedRows, PreparedCommit, compute_rows
+from endive.catalog.commit.prepared import NO_VERSION, ChangedRows, PreparedCommit, compute_rows
 from endive.catalog.model.catalog_records import CommitRecord, SnapshotRecord, TableRecord
 from endive.catalog.model.file_rows import reparent
 from endive.catalog.model.keys import commit_key, commit_version_key, snapshot_key
@@ -83,7 +83,8 @@ def stored_results(
     """Return the stored results of a commit to these tables; None if there are none. Fills `records`.
 
     The stored result of one table decides for all tables of the commit. Another table may have deleted its result, or
-    stored none because the change had no effect; its result describes the table as it is now.
+    stored none because the change had no effect; its result describes the table as it is now. A table that was dropped
+    or renamed since has the version `NO_VERSION`: the commit has happened, and is not repeated.
     """
     results: list[CommitRecord | None] = []
     for identifier in identifiers:
@@ -94,9 +95,10 @@ def stored_results(
     stored = next((result for result in results if result is not None), None)
     if stored is None:
         return None
+    _require_own_id(identifiers, records, results)
     return tuple(
-        result if result is not None else _result_now(identifier, record, stored)
-        for identifier, record, result in zip(identifiers, records, results, strict=True)
+        result if result is not None else _result_now(record, stored)
+        for record, result in zip(records, results, strict=True)
     )
 
 
@@ -105,12 +107,27 @@ def _stored_result(tx: StoreTransaction, record: TableRecord, commit_id: str) ->
     return None if body is None else CommitRecord.decoded(body)
 
 
-def _result_now(identifier: Identifier, record: TableRecord | None, stored: CommitRecord) -> CommitRecord:
+def _require_own_id(
+    identifiers: Sequence[Identifier], records: Sequence[TableRecord | None], results: Sequence[CommitRecord | None]
+) -> None:
+    """Raise if a table without a stored result was not part of the commit that the others have stored."""
+    stored = next(result for result in results if result is not None)
+    for identifier, record, result in zip(identifiers, records, results, strict=True):
+        if record is not None and result is None and str(record.uuid) not in stored.together:
+            problem = (
+                f"the commit id {stored.commit_id!r} was already used for a commit that this table was not part of"
+            )
+            raise CommitConflictError(text_of(identifier), problem)
+    there = {str(record.uuid) for record in records if record is not None}
+    gone = [text_of(identifier) for identifier, record in zip(identifiers, records, strict=True) if record is None]
+    if len(gone) > len(set(stored.together) - there):  # more tables than the commit had
+        raise NotInCatalogError("Table", gone[0], "it may have been dropped or renamed since")
+
+
+def _result_now(record: TableRecord | None, stored: CommitRecord) -> CommitRecord:
+    """Return the result of a table that has not stored its own; of one that was dropped or renamed, without a state."""
     if record is None:
-        raise NotInCatalogError("Table", text_of(identifier), "it may have been dropped or renamed since")
-    if str(record.uuid) not in stored.together:
-        problem = f"the commit id {stored.commit_id!r} was already used for a commit that this table was not part of"
-        raise CommitConflictError(text_of(identifier), problem)
+        return replace(stored, version=NO_VERSION, snapshot_id=None, metadata_location="")
     return replace(
         stored,
         version=record.version,
