@@ -182,6 +182,7 @@ def test_writers_of_a_closed_loop_begin_in_the_order_of_their_numbers() -> None:
         [transaction]
         arrivals = "closed"
         writers = 3
+        stagger_ms = 0
         think.value = 100
         runtime.value = 0
         operation_types.fast_append = 1

@@ -201,9 +201,8 @@ def _check(data: Mapping[str, Any], source: str, given: Mapping[str, str]) -> Se
     profile = _adjusted(found.profile, config)
     config, origins = complete(config, profile)
     invalid += more
-    if sections or not (
-        data.get("workload") or any(one.meant == "workload" for one in invalid)
-    ):  # else: no valid class
+    names_classes = bool(data.get("workload")) or any(one.meant == "workload" for one in invalid)
+    if sections or not names_classes:
         invalid += contradictions(config, None if more else profile)
     if invalid:
         raise ConfigurationError(source, [str(one) for one in without_consequences(invalid)])
