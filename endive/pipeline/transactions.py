@@ -18,7 +18,7 @@ from endive.errors import ResultError
 from endive.pipeline.directory import SweepDirectory, first_line, read_parquet
 from endive.pipeline.plan import Run
 from endive.pipeline.run_rows import RUN_SCHEMA, done_row
-from endive.sim.results.columns import SCHEMA
+from endive.sim.results.columns import SCHEMA, with_labels
 from endive.sim.results.summary import Window, summarise
 
 BIN_BYTES = 64 * 2**20
@@ -116,6 +116,7 @@ def read_transactions(directory: SweepDirectory, run: Run) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         problem = f"cannot be read as Parquet ({first_line(error)})"
         raise ResultError(directory.place(path), problem, REMEDY) from error
+    rows = with_labels(rows)
     if not rows.schema.equals(SCHEMA):
         raise ResultError(directory.place(path), "does not hold the transactions of a run", REMEDY)
     return rows
