@@ -69,7 +69,7 @@ class SweepDirectory(Directory):
         """Return the runs of the plan that are done and have all their files."""
         requested = set(plan.runs)
         found = {run for _, rows in self.read_parts(self.parts()) for run in done_in(rows)} & requested
-        if plan.keep == "transactions":
+        if found and plan.keep == "transactions":
             kept = {info.path for info in self.list("transactions/")}
             found = {run for run in found if self.transactions(*run) in kept}
         return found
