@@ -48,7 +48,7 @@ def error(application: Application, method: str, path: str, body: object = None,
     return status, found["error"]["type"]
 
 
-def create_table(application: Application, name: str = "events", **more: object) -> Any:
+def create_table(application: Application, name: str = "events", /, **more: object) -> Any:
     status, found = answer(application, "POST", "namespaces/db/tables", {"name": name, "schema": SCHEMA, **more})
     assert status == 200, found
     return found
