@@ -41,9 +41,10 @@ class Node:
     """A generator in this state, until it is advanced."""
 
 
-def with_single_requests(steps: Steps[Any], place: int = 0) -> Steps[Any]:
+def with_single_requests(steps: Steps[Any], place: int = 0, splits: bool = True) -> Steps[Any]:
     """Split `GetAll` into single requests, so that other protocols can act in between, and answer `NewId`.
 
+    `splits=False` leaves `GetAll` as it is.
     Ids depend only on the protocol (`place`) and on how many it has drawn, so a run can be replayed.
     """
     ids_drawn = 0
@@ -53,7 +54,7 @@ def with_single_requests(steps: Steps[Any], place: int = 0) -> Steps[Any]:
             ids_drawn += 1
             answer: Any = f"{place + 0xE000:08x}{ids_drawn:024x}"
             error = None
-        elif isinstance(request, GetAll):
+        elif isinstance(request, GetAll) and splits:
             replies: tuple[Any, ...] = ()
             for path in request.paths:
                 reply = yield Get(path)
