@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
-from endive.drivers.blocking import BlockingDriver
+from endive.drivers.blocking import BlockingDriver, random_id
 from endive.errors import EndiveError
 from endive.kv.log.combining import Contention, Hints
 from endive.kv.log.committing import Committed
@@ -25,7 +25,7 @@ class Helper:
     """What one process knows of the writers around it, and what it has done for them."""
 
     def __init__(self, driver: BlockingDriver) -> None:
-        self.name = f"{platform.node()}:{os.getpid()}"
+        self.name = f"{platform.node()}:{os.getpid()}:{random_id()[:4]}"
         """Recorded with every intention that this process carries out."""
         self.known: tuple[Intention, ...] = ()
         """Intentions that were read and may still be pending."""

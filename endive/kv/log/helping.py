@@ -254,7 +254,10 @@ def collect_intentions(cache: TableCache, state: StoreState | None = None) -> St
     closed: tuple[str, ...] = ()
     for number in range(len(names)):
         transaction = Transaction(state.manifest.value.runs, state.recent, cache, is_writable=False)
-        outcome = yield from run_function(partial(_is_open, names[number]), transaction)
+        try:
+            outcome = yield from run_function(partial(_is_open, names[number]), transaction)
+        except MissingObjectError:
+            break  # files of the state were deleted meanwhile; the rest is for the next time
         if outcome.error is not None:
             raise outcome.error
         if outcome.value is False:
