@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from endive.errors import EndiveError, InvariantError
-from endive.protocol.requests import Get, GetAll, NewId, Request, Steps
+from endive.protocol.requests import Get, GetAll, NewId, Request, Steps, Together
 from endive.testing.fingerprint import fingerprint
 
 Program = Callable[[], Steps[Any]]
@@ -42,10 +42,10 @@ class Node:
 
 
 def with_single_requests(steps: Steps[Any], place: int = 0, splits: bool = True) -> Steps[Any]:
-    """Split `GetAll` into single requests, so that other protocols can act in between, and answer `NewId`.
+    """Split `GetAll` and `Together` into single requests, so that other protocols can act in between; answer `NewId`.
 
-    `splits=False` leaves `GetAll` as it is.
-    Ids depend only on the protocol (`place`) and on how many it has drawn, so a run can be replayed.
+    `splits=False` leaves them as they are. Ids depend only on the protocol (`place`) and on how many it has drawn, so a
+    run can be replayed.
     """
     ids_drawn = 0
     request = next(steps, None)
@@ -54,13 +54,18 @@ def with_single_requests(steps: Steps[Any], place: int = 0, splits: bool = True)
             ids_drawn += 1
             answer: Any = f"{place + 0xE000:08x}{ids_drawn:024x}"
             error = None
-        elif isinstance(request, GetAll) and splits:
+        elif isinstance(request, GetAll | Together) and splits:
+            single = request.requests if isinstance(request, Together) else tuple(map(Get, request.paths))
             replies: tuple[Any, ...] = ()
-            for path in request.paths:
-                reply = yield Get(path)
+            error = None
+            for number in range(len(single)):
+                try:
+                    reply = yield single[number]
+                except EndiveError as raised:
+                    error = raised
+                    break
                 replies = (*replies, reply)
             answer = replies
-            error = None
         else:
             try:
                 answer = yield request

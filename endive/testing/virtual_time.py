@@ -21,7 +21,20 @@ from typing import Any
 from endive.errors import EndiveError, InvariantError, OutcomeUnknownError
 from endive.objects.api import execute_request
 from endive.objects.memory import MemoryStore
-from endive.protocol.requests import Delete, Get, GetAll, GetRange, List, Now, Put, PutIfAbsent, Request, Sleep, Steps
+from endive.protocol.requests import (
+    Delete,
+    Get,
+    GetAll,
+    GetRange,
+    List,
+    Now,
+    Put,
+    PutIfAbsent,
+    Request,
+    Sleep,
+    Steps,
+    Together,
+)
 from endive.rng import Stream, stream
 from endive.testing.automaton import with_single_requests
 from endive.testing.fault_injection import Delay
@@ -123,7 +136,7 @@ class SimulatedCluster:
     ) -> None:
         self.now_ms = 0.0
         self._parallel_gets = parallel_gets
-        """Whether the gets of one `GetAll` travel side by side, to measure; else one by one, so that orders mix."""
+        """Whether the requests of one `GetAll` travel side by side, to measure; else one by one, so that orders mix."""
         self.faults = faults
         self.objects = MemoryStore(clock=lambda: int(self.now_ms))
         self.machines: list[Machine] = []
@@ -190,8 +203,11 @@ class SimulatedCluster:
                 self._reply(process, self.now_ms, int(self.now_ms + process.machine.clock_offset_ms))
                 return
             case GetAll(paths):
-                back_ms = self.now_ms + max((self._latency(Get(path), self._rng) for path in paths), default=0.0)
-                self._reply(process, back_ms, tuple(self.objects.get(path) for path in paths))
+                self._send(process, Together(tuple(map(Get, paths))))
+                return
+            case Together(requests):
+                back_ms = self.now_ms + max((self._latency(one, self._rng) for one in requests), default=0.0)
+                self._reply(process, back_ms, tuple(execute_request(self.objects, one) for one in requests))
                 return
         if self._chance(self.faults.crash):
             self._travel_alone(request)

@@ -25,6 +25,7 @@ PROTOCOLS = [
             "views",
             "maintenance/compactor",
             "maintenance/garbage_collector",
+            "maintenance/claim",
             "sst/lookup",
             "sst/reading",
             "maintenance/check",
