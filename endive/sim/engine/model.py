@@ -19,7 +19,7 @@ from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFuncti
 from endive.sim.requests import BATCHED, OBJECTS
 from endive.sim.selectors import Selector
 from endive.sim.simulation import SimulationConfig
-from endive.sim.storage import Contention, Profile
+from endive.sim.storage import Profile
 from endive.sim.sums import longest_of, sum_of
 from endive.timing import TICKS_PER_MS, to_ticks
 
@@ -54,6 +54,8 @@ class Model(NamedTuple):
     topology: Ints
     backoff: Floats
     """Milliseconds before each retry, without jitter."""
+    client: Floats
+    """Milliseconds before each repetition of a throttled request, without jitter."""
     state_size: int
     detail_size: int
     buckets: int
@@ -68,13 +70,15 @@ def compile_model(settings: Settings, seed: int) -> Model:
     catalog = _instant_profile(settings.values.catalog.latency_ms) if instant else settings.profile
     distributions = _distributions(settings.profile, config, options, catalog)
     topology, odds = _topology(settings, config)
-    backoff = options.backoff
+    backoff, client = options.backoff, settings.profile.client
+    throttled = [client.capped_ms(retry) for retry in range(1, client.attempts)]
     waits = [backoff.capped_ms(retry) for retry in range(1, config.max_retries + 1)] if backoff else []
     numbers: dict[str, Any] = (
         _run_numbers(settings, config, seed)
         | _catalog_numbers(settings)
         | _commit_numbers(config, options)
         | _store_numbers(catalog, settings.profile)
+        | {"client_attempts": client.attempts, "client_jitter": client.jitter}
         | distributions.arrays()
     )
     numbers["costs"] = _costs(config, options, numbers["tables_written"])
@@ -88,7 +92,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
     for name in kernel.CONFIG.names or ():
         record[name] = numbers[name]
     buckets = (numbers["horizon"] >> numbers["bucket_shift"]) + 1
-    return Model(record, convoys, odds, topology, np.array(waits, np.float64), *sizes, buckets)
+    return Model(record, convoys, odds, topology, np.array(waits, np.float64), np.array(throttled, np.float64), *sizes, buckets)
 
 
 class _Row(NamedTuple):
@@ -218,7 +222,7 @@ def curve_of(table: QuantileTable) -> Floats:
 
 def _instant_profile(latency_ms: float) -> Profile:
     fixed = FixedLatency(latency_ms)
-    return Profile("instant-catalog", {"read": fixed, "cas": fixed}, Contention())
+    return Profile("instant-catalog", {"read": fixed, "cas": fixed})
 
 
 def _distributions(
@@ -327,11 +331,20 @@ def _commit_numbers(config: SimulationConfig, options: CommitOptions) -> dict[st
     }
 
 
-def _store_numbers(*stores: Profile) -> dict[str, Any]:
+def _store_numbers(catalog: Profile, tables: Profile) -> dict[str, Any]:
+    """Return contention and limits by kind of conditional request: `kernel.CAS` and so on."""
+    kinds = [(catalog, "cas"), (catalog, "append"), (catalog, "cas"), (tables, "append")]
+    contention = [store.contention_of(operation) for store, operation in kinds]
+    limits = [store.object_limit for store, _ in kinds]
     return {
-        "decision": [store.decision for store in stores],
-        "per_writer": [store.contention.per_writer for store in stores],
-        "scale_max": [store.contention.scale_max for store in stores],
+        "decision": [store.decision_of(operation) for store, operation in kinds],
+        "per_writer": [each.per_writer for each in contention],
+        "scale_max": [each.scale_max for each in contention],
+        "contention_free": [each.free for each in contention],
+        "limit_interval": [limit.interval_ticks for limit in limits],
+        "limit_spare": [limit.spare_ticks for limit in limits],
+        "limit_refusal": [limit.refusal_ticks for limit in limits],
+        "limit_empty": [limit.empty_ticks for limit in limits],
     }
 
 
@@ -389,6 +402,7 @@ def _layout(numbers: dict[str, Any], topology: Ints) -> tuple[int, int]:
         "at_length": lists,
         "at_sealed": lists,
         "at_in_flight": 2 + lists,
+        "at_full": 2 + lists,
     }
     picked, tracked = numbers["tables_per_txn"], numbers["tracked"]
     numbers["versions"] = versions = picked * (1 + tracked)
