@@ -102,14 +102,19 @@ def _limits(profile: Profile) -> dict[str, str]:
         found["append_decision"] = f"at {profile.append_decision:g} of the round trip"
     limit, client = profile.object_limit, profile.client
     if limit != RateLimit():
-        bucket = f"a bucket of {limit.burst:g}; a throttled one takes {limit.refusal_cost:g}"
+        costs = f"a refused one counts {limit.refusal_cost:g}, a throttled one {limit.throttle_cost:g}"
+        bucket = f"at most {limit.burst:g} at once; {costs}"
         found["object_limit"] = f"{limit.per_s:g} conditional writes per second and object, {bucket}"
-        found["client"] = f"{client.name}: {client.attempts} attempts, {client.base_ms:g} ms, times {client.multiplier:g}"
+        found["client"] = (
+            f"{client.name}: {client.attempts} attempts, {client.base_ms:g} ms, times {client.multiplier:g}"
+        )
     return found
 
 
 def _contention(contention: Contention) -> str:
     beyond = f" beyond {contention.free} in flight" if contention.free > 1 else ""
+    if contention.half:
+        return f"up to {contention.scale_max:g} times{beyond}, half of that with {contention.half:g} more in flight"
     return f"{contention.per_writer:+g} per writer{beyond}, at most {contention.scale_max:g} times"
 
 
@@ -145,4 +150,6 @@ def _clients() -> Grid:
         )
         for name, client in load_client_sections().items()
     ]
-    return Grid(("client", "attempts", "first wait, ms", "factor", "longest, ms", "jitter", "SDK"), rows, frozenset({0, 6}))
+    return Grid(
+        ("client", "attempts", "first wait, ms", "factor", "longest, ms", "jitter", "SDK"), rows, frozenset({0, 6})
+    )

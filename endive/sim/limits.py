@@ -1,14 +1,15 @@
-"""Limits of a store: contention on one object, updates per second of one object, and how a client repeats a throttled request.
+"""Limits of a store: contention and updates per second on one object, and clients that repeat throttled requests.
 
 **Contention.** Conditional requests to one object that are in flight together slow each other down, up to a limit.
 
-**Token bucket.** Each object has a bucket of `burst` tokens that fills at `per_s` tokens a second. A conditional request
-takes a token when it reaches the store. Without one it is throttled: not decided, but refused, and it still takes
-`refusal_cost` tokens, as far as there are any. The bucket is one number, the tick at which it will be full again, so it
-is exact and the same in both engines.
+**Token bucket.** Each object has a bucket of `burst` tokens that fills at `per_s` tokens a second. A conditional
+request that finds no token is throttled: it is not decided, and takes `throttle_cost` tokens as far as there are any.
+One that is decided takes a token, or `refusal_cost` tokens if its condition does not hold. The bucket is one number,
+the tick at which it will be full again, so it is exact and the same in both engines.
 
-**Client.** A throttled request is sent again by the client's SDK, after a wait that grows. The caller sees one request that
-took long; when it reaches the store at last, others have committed, so it is often refused.
+**Client.** A throttled request is sent again by the client's SDK, after a wait that grows. The caller sees one request
+that took long; when it is decided at last, others have committed, so it is often refused. After its last attempt the
+SDK reports failure.
 """
 
 from dataclasses import dataclass
@@ -20,16 +21,23 @@ TICKS_PER_S = 1000 * TICKS_PER_MS
 
 @dataclass(frozen=True)
 class Contention:
-    """Conditional requests to one object slow each other down: `1 + per_writer * (in flight - free)`, up to a limit."""
+    """Conditional requests to one object slow each other down.
+
+    The factor grows by `per_writer` for each request in flight beyond `free`, up to `scale_max`. With `half` it
+    approaches `scale_max` instead, and is half-way there with so many requests beyond `free`.
+    """
 
     per_writer: float = 0.0
     scale_max: float = 1.0
     free: int = 1
-    """So many requests in flight do not slow each other down."""
+    half: float = 0.0
 
     def scale(self, in_flight: int) -> float:
         """Return the factor on the latency of a request that makes `in_flight` of them."""
-        return max(1.0, min(1.0 + self.per_writer * (in_flight - self.free), self.scale_max))
+        beyond = max(in_flight - self.free, 0)
+        if self.half:
+            return 1.0 + (self.scale_max - 1.0) * (beyond / (beyond + self.half))
+        return min(1.0 + self.per_writer * beyond, self.scale_max)
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,9 @@ class RateLimit:
     """Tokens that come back in a second. 0: no limit."""
     burst: float = 1.0
     """Tokens of a full bucket."""
-    refusal_cost: float = 0.0
+    refusal_cost: float = 1.0
+    """Tokens that a request takes whose condition does not hold."""
+    throttle_cost: float = 0.0
     """Tokens that a throttled request takes."""
 
     @property
@@ -55,23 +65,25 @@ class RateLimit:
 
     @property
     def refusal_ticks(self) -> int:
-        """How much longer the bucket takes to be full after a throttled request."""
+        """How much longer the bucket takes to be full after a request whose condition did not hold."""
         return int(self.refusal_cost * self.interval_ticks)
 
     @property
-    def empty_ticks(self) -> int:
-        """Time in which an empty bucket becomes full."""
-        return self.spare_ticks + self.interval_ticks
+    def throttle_ticks(self) -> int:
+        """How much longer the bucket takes to be full after a throttled request."""
+        return int(self.throttle_cost * self.interval_ticks)
 
-    def take(self, full_at: int, now: int) -> tuple[bool, int]:
-        """Take a token at tick `now` from the bucket that is full at tick `full_at`.
+    def has_token(self, full_at: int, now: int) -> bool:
+        """Whether the bucket that is full at tick `full_at` has a token at tick `now`."""
+        return full_at - now <= self.spare_ticks
 
-        Return whether there was one, and when the bucket is full after that.
-        """
-        full_at = max(full_at, now)
-        if full_at - now <= self.spare_ticks:
-            return True, full_at + self.interval_ticks
-        return False, max(full_at, min(full_at + self.refusal_ticks, now + self.empty_ticks))
+    def after(self, full_at: int, now: int, landed: bool) -> int:
+        """Return when the bucket is full after a request was decided at tick `now`."""
+        return max(full_at, now) + (self.interval_ticks if landed else self.refusal_ticks)
+
+    def after_throttling(self, full_at: int, now: int) -> int:
+        """Return when the bucket is full after a request was throttled at tick `now`: at most empty."""
+        return max(full_at, min(full_at + self.throttle_ticks, now + self.spare_ticks + self.interval_ticks))
 
 
 @dataclass(frozen=True)

@@ -90,11 +90,16 @@ class ObjectTable:
 
     def admits(self, key: str, limit: RateLimit) -> bool:
         """Whether a request that reaches the store now is decided at all. No: it is throttled."""
-        if not limit.interval_ticks:
+        if not limit.interval_ticks or limit.has_token(self.full_at[key], self.clock()):
             return True
-        admitted, self.full_at[key] = limit.take(self.full_at[key], self.clock())
-        self.counters["throttled_requests"] += not admitted
-        return admitted
+        self.full_at[key] = limit.after_throttling(self.full_at[key], self.clock())
+        self.counters["throttled_requests"] += 1
+        return False
+
+    def charge(self, key: str, limit: RateLimit, landed: bool) -> None:
+        """Take the tokens of a request that was decided now."""
+        if limit.interval_ticks:
+            self.full_at[key] = limit.after(self.full_at[key], self.clock(), landed)
 
     def swap(self, key: str, expected_version: int) -> bool:
         """Install a new version if the object is still at the expected one."""
@@ -244,7 +249,7 @@ class Profile:
 
     name: str
     latencies: Mapping[str, LatencyDistribution]
-    contention: Contention = Contention()
+    contention: Contention = field(default_factory=Contention)
     decision: float = 1.0
     sources: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
@@ -252,9 +257,9 @@ class Profile:
     """Of appends. None: the same as of other conditional requests."""
     append_decision: float | None = None
     """Of appends. None: the same as of other conditional requests."""
-    object_limit: RateLimit = RateLimit()
+    object_limit: RateLimit = field(default_factory=RateLimit)
     """Conditional requests to one object."""
-    client: ClientRetries = ClientRetries()
+    client: ClientRetries = field(default_factory=ClientRetries)
 
     def find(self, operation: str, kind: str) -> LatencyDistribution | None:
         """Return the row for `operation` on a `kind` of object, or None where the provider cannot do it."""
@@ -346,6 +351,8 @@ class ProfiledProvider(StorageProvider):
             yield to_ms(travel_ticks)
             admitted = self._objects.admits(key, profile.object_limit)
             landed = admitted and decide()
+            if admitted:
+                self._objects.charge(key, profile.object_limit, landed)
             state = self._objects.state(key)
             self._objects.in_flight[key] -= 1
             if ticks[landed] > travel_ticks:

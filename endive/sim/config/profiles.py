@@ -36,7 +36,7 @@ def share_of(decision: Decision) -> float:
 
 def decision_name(share: float) -> Decision:
     """Return the word for a point of decision, or the share itself."""
-    return next((name for name, known in DECISIONS.items() if known == share), share)  # type: ignore[return-value]
+    return "half" if share == DECISIONS["half"] else "end" if share == DECISIONS["end"] else share
 
 
 class ContentionSection(BaseModel):
@@ -44,14 +44,17 @@ class ContentionSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    per_writer: NotNegative = Field(description="each further request in flight adds this share to the latency")
+    per_writer: NotNegative = Field(0.0, description="each further request in flight adds this share to the latency")
     scale_max: Annotated[NotNegative, Field(ge=1)] = Field(description="but the factor never exceeds this")
+    half: NotNegative = Field(
+        0.0, description="instead of per_writer: with so many further requests in flight, half of the slow-down"
+    )
     free: Attempts = Field(1, description="so many requests in flight do not slow each other down")
     source: str | None = Field(None, description="origin of the values; for readers")
 
     def build(self) -> Contention:
         """Return the contention."""
-        return Contention(self.per_writer, self.scale_max, self.free)
+        return Contention(self.per_writer, self.scale_max, self.free, self.half)
 
 
 class RateLimitSection(BaseModel):
@@ -61,12 +64,13 @@ class RateLimitSection(BaseModel):
 
     per_s: Positive = Field(description="tokens that come back in a second")
     burst: Annotated[Positive, Field(ge=1)] = Field(1.0, description="tokens of a full bucket")
-    refusal_cost: NotNegative = Field(0.0, description="tokens that a throttled request takes, as far as there are any")
+    refusal_cost: NotNegative = Field(1.0, description="tokens that a request takes whose condition does not hold")
+    throttle_cost: NotNegative = Field(0.0, description="tokens that a throttled request takes, if there are any")
     source: str | None = Field(None, description="origin of the values; for readers")
 
     def build(self) -> RateLimit:
         """Return the limit."""
-        return RateLimit(self.per_s, self.burst, self.refusal_cost)
+        return RateLimit(self.per_s, self.burst, self.refusal_cost, self.throttle_cost)
 
 
 class ClientSection(BaseModel):
@@ -77,7 +81,9 @@ class ClientSection(BaseModel):
     title: str = Field("", description="the SDK's full name; for readers")
     attempts: Attempts = Field(description="requests in all, the first one included")
     base_ms: NotNegative = Field(description="the first wait")
-    multiplier: Annotated[NotNegative, Field(ge=1, le=1000)] = Field(2.0, description="factor from one wait to the next")
+    multiplier: Annotated[NotNegative, Field(ge=1, le=1000)] = Field(
+        2.0, description="factor from one wait to the next"
+    )
     max_ms: NotNegative = Field(description="the longest wait")
     jitter: Share = Field(0.0, description="random share by which a wait is shorter, at most")
     source: str | None = Field(None, description="origin of the values; for readers")

@@ -91,7 +91,8 @@ COUNTERS = (
 )  # fmt: skip
 (
     C_CATALOG_READ, C_CAS_YES, C_CAS_NO, C_PHYSICAL_YES, C_PHYSICAL_NO, C_LOGICAL_YES, C_LOGICAL_NO, C_SEALED,
-    C_COMPACTED, C_DISCOVERY, C_LIST_YES, C_LIST_NO, C_LIST_REWRITE, C_NO_OVERLAP, C_REAL, C_FALSE, C_STALE, C_THROTTLED,
+    C_COMPACTED, C_DISCOVERY, C_LIST_YES, C_LIST_NO, C_LIST_REWRITE, C_NO_OVERLAP, C_REAL, C_FALSE, C_STALE,
+    C_THROTTLED,
 ) = np.arange(8, 26)  # fmt: skip
 
 ROW = (
@@ -144,10 +145,11 @@ CONFIG = _record(
     per_writer=(np.float64, (4,)),
     scale_max=(np.float64, (4,)),
     contention_free=(np.int64, (4,)),
+    contention_half=(np.float64, (4,)),
     limit_interval=(np.int64, (4,)),  # ticks in which a token comes back; 0: no limit
     limit_spare=(np.int64, (4,)),
     limit_refusal=(np.int64, (4,)),
-    limit_empty=(np.int64, (4,)),
+    limit_throttle=(np.int64, (4,)),
     client_jitter=np.float64,
 )
 
@@ -158,8 +160,8 @@ SHARED = _record(
 
 TRANSACTION = _record(
     "txn pc now due submit run op status reason attempt next must_prepare refreshing reading seq start_seq new_seq "
-    "started before wait kind sent ticks_yes ticks_no landed seen_offset seen_sealed offset list applied delay lost gave_up "
-    "drawn_storage drawn_catalog drawn_backoff drawn_conflict",
+    "started before wait kind sent ticks_yes ticks_no landed seen_offset seen_sealed offset list applied delay lost "
+    "gave_up drawn_storage drawn_catalog drawn_backoff drawn_conflict",
     key_storage=np.uint64,
     key_catalog=np.uint64,
     key_backoff=np.uint64,
@@ -700,30 +702,50 @@ def draw_number(t):
 
 
 @inlined
+def contention(c, kind, in_flight):
+    """`Contention.scale`."""
+    beyond = max(in_flight - c.contention_free[kind], ZERO)
+    if c.contention_half[kind] > 0.0:
+        return 1.0 + (c.scale_max[kind] - 1.0) * (beyond / (beyond + c.contention_half[kind]))
+    return min(1.0 + c.per_writer[kind] * beyond, c.scale_max[kind])
+
+
+@inlined
 def request(c, t, d, state, topology, curves):
     """`ProfiledProvider._send`: up to the moment of decision."""
     key, number = draw_number(t)
     at = object_of(c, t, d, topology)
     state[at] += 1
-    factor = 1.0 + c.per_writer[t.kind] * (state[at] - c.contention_free[t.kind])
-    scale = max(1.0, min(factor, c.scale_max[t.kind]))
+    scale = contention(c, t.kind, state[at])
     dist = CONDITIONAL + 2 * t.kind
     t.ticks_yes = np.int64(sample(c, curves, dist, c.dist_scale[dist], key, number) * scale)
     t.ticks_no = np.int64(sample(c, curves, dist + 1, c.dist_scale[dist + 1], key, number) * scale)
     return schedule(t, np.int64(min(t.ticks_yes, t.ticks_no) * c.decision[t.kind]), COND_DECIDE)
 
 
+@inlined
+def bucket_of(c, t, d, topology):
+    """Return where the tick is kept at which the object's token bucket is full."""
+    return c.at_full - c.at_in_flight + object_of(c, t, d, topology)
+
+
 @apart
 def admits(c, g, t, d, state, topology):
-    """`ObjectTable.admits`: take a token from the object's bucket, if it has a limit and a token."""
-    at = c.at_full - c.at_in_flight + object_of(c, t, d, topology)
-    full_at = max(state[at], t.now)
-    if full_at - t.now <= c.limit_spare[t.kind]:
-        state[at] = full_at + c.limit_interval[t.kind]
+    """`ObjectTable.admits`: whether the object's bucket has a token."""
+    at = bucket_of(c, t, d, topology)
+    if state[at] - t.now <= c.limit_spare[t.kind]:
         return True
-    state[at] = max(full_at, min(full_at + c.limit_refusal[t.kind], t.now + c.limit_empty[t.kind]))
+    empty = t.now + c.limit_spare[t.kind] + c.limit_interval[t.kind]
+    state[at] = max(state[at], min(state[at] + c.limit_throttle[t.kind], empty))
     g.counters[C_THROTTLED] += 1
     return False
+
+
+@apart
+def charge(c, t, d, state, topology, yes):
+    """`ObjectTable.charge`: take the tokens of a request that was decided now."""
+    at = bucket_of(c, t, d, topology)
+    state[at] = max(state[at], t.now) + (c.limit_interval[t.kind] if yes else c.limit_refusal[t.kind])
 
 
 @apart
@@ -786,7 +808,8 @@ def decide(c, g, t, d, state, topology, client):
     """A conditional request has reached the store. The way back is private, unless something shared is at its end."""
     travel, purpose = t.wait, S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT
     t.spent[purpose] += travel
-    if c.limit_interval[t.kind] > 0 and not admits(c, g, t, d, state, topology):
+    throttled = c.limit_interval[t.kind] > 0 and not admits(c, g, t, d, state, topology)
+    if throttled:
         yes = False
         if t.sent + 1 < c.client_attempts:
             state[object_of(c, t, d, topology)] -= 1
@@ -806,6 +829,8 @@ def decide(c, g, t, d, state, topology, client):
         yes = compact(g)
     else:
         yes = append_to_list(c, t, d, state, topology)
+    if c.limit_interval[t.kind] > 0 and not throttled:
+        charge(c, t, d, state, topology, yes)
     state[object_of(c, t, d, topology)] -= 1
     t.landed, t.wait, t.sent = 1 if yes else 0, 0, 0
     rest = (t.ticks_yes if yes else t.ticks_no) - travel
@@ -1124,7 +1149,7 @@ def discovered(t):
 @inlined
 def begin_request(c, t, d, state, topology, curves, now):
     """Send a conditional request; where requests slow each other down, not before its time has come."""
-    if c.per_writer[t.kind] > 0.0 and t.now > now:
+    if c.scale_max[t.kind] > 1.0 and t.now > now:
         return schedule(t, ZERO, COND)
     return request(c, t, d, state, topology, curves)
 
@@ -1266,7 +1291,21 @@ def next_arrival(c, curves, txn, after):
 
 @entry
 def advance(
-    config, shared, heap, calendar, later, pool, details, free, state, topology, odds, curves, backoff, client, rows,
+    config,
+    shared,
+    heap,
+    calendar,
+    later,
+    pool,
+    details,
+    free,
+    state,
+    topology,
+    odds,
+    curves,
+    backoff,
+    client,
+    rows,
     until,
 ):
     """Run until the next event would be at `until` or later, or until there is no room; return why."""

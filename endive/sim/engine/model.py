@@ -92,7 +92,9 @@ def compile_model(settings: Settings, seed: int) -> Model:
     for name in kernel.CONFIG.names or ():
         record[name] = numbers[name]
     buckets = (numbers["horizon"] >> numbers["bucket_shift"]) + 1
-    return Model(record, convoys, odds, topology, np.array(waits, np.float64), np.array(throttled, np.float64), *sizes, buckets)
+    return Model(
+        record, convoys, odds, topology, np.array(waits, np.float64), np.array(throttled, np.float64), *sizes, buckets
+    )
 
 
 class _Row(NamedTuple):
@@ -341,10 +343,11 @@ def _store_numbers(catalog: Profile, tables: Profile) -> dict[str, Any]:
         "per_writer": [each.per_writer for each in contention],
         "scale_max": [each.scale_max for each in contention],
         "contention_free": [each.free for each in contention],
+        "contention_half": [each.half for each in contention],
         "limit_interval": [limit.interval_ticks for limit in limits],
         "limit_spare": [limit.spare_ticks for limit in limits],
         "limit_refusal": [limit.refusal_ticks for limit in limits],
-        "limit_empty": [limit.empty_ticks for limit in limits],
+        "limit_throttle": [limit.throttle_ticks for limit in limits],
     }
 
 
