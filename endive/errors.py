@@ -162,6 +162,35 @@ class OutcomeUnknownError(EndiveError):
 
 
 @dataclass(eq=False)
+class IntentionExpiredError(OutcomeUnknownError):
+    """So many commits came after this one that its result is no longer kept. Read back before doing it again."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: too far behind the log: if it was carried out, the result is no longer kept; read back"
+
+
+@dataclass(eq=False)
+class RefusalError(EndiveError):
+    """A procedure has refused, and wrote nothing. `reason` says why, in the procedure's own format."""
+
+    reason: bytes
+
+    def __str__(self) -> str:
+        return self.reason.decode(errors="replace")
+
+
+@dataclass(eq=False)
+class ProcedureFailedError(EndiveError):
+    """A procedure failed by a defect, and wrote nothing. Correct the call or the procedure; a retry fails again."""
+
+    procedure: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.procedure}: {self.problem}"
+
+
+@dataclass(eq=False)
 class FencedError(EndiveError):
     """A process with a newer epoch owns the store. Close this one; do not retry."""
 

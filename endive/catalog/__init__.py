@@ -14,7 +14,8 @@ private names.
 
 from endive.catalog.catalog import KVCatalog
 from endive.catalog.commit.change import TableChange
+from endive.catalog.maintenance.maintain import MaintenanceOptions, MaintenanceReport
 from endive.catalog.model.catalog_records import CommitRecord
 from endive.catalog.operations.tables_in_store import LoadedTable
 
-__all__ = ["CommitRecord", "KVCatalog", "LoadedTable", "TableChange"]
+__all__ = ["CommitRecord", "KVCatalog", "LoadedTable", "MaintenanceOptions", "MaintenanceReport", "TableChange"]

@@ -28,12 +28,14 @@ from pyiceberg.table.update import (
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.committer import CommittedTable, TableCommitter
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.prepared import NO_VERSION
 from endive.catalog.commit.publisher import Publisher
 from endive.catalog.connection import MEMORY, open_store, place_of, release_store, require_catalog, url_of
 from endive.catalog.maintenance import check as checks
 from endive.catalog.maintenance import expiry
 from endive.catalog.maintenance.clean_up import reparent_many
 from endive.catalog.maintenance.expiry import ExpiredSnapshots
+from endive.catalog.maintenance.maintain import MaintenanceOptions, MaintenanceReport, maintain
 from endive.catalog.maintenance.purge import clear_if_dropped
 from endive.catalog.model.catalog_records import CommitRecord
 from endive.catalog.model.names import Identifier, table_of, text_of
@@ -84,6 +86,7 @@ class KVCatalog(Closing):
         self._publisher = Publisher(store, self.files)
         self.tables = TablesInStore(store, self.files, self._publisher, new_id)
         self.now_ms = clock
+        self._new_id = new_id
         self._namespaces = Namespaces(store, new_id)
         self._committer = TableCommitter(store, self.files, clock, new_id)
         self._release: Callable[[], None] = lambda: None
@@ -133,6 +136,7 @@ class KVCatalog(Closing):
 
     def close(self) -> None:
         """Write the metadata files that are behind, and release the store. Idempotent."""
+        self._committer.close()
         self._publisher.close()
         release, self._release = self._release, lambda: None
         release()
@@ -261,12 +265,16 @@ class KVCatalog(Closing):
         return tuple(one.record for one in self._commit(changes, commit_id))
 
     def commit_and_load(self, changes: Sequence[TableChange], commit_id: str | None = None) -> list[LoadedTable]:
-        """Commit as `commit_many` does, and return the tables as the commit left them, or newer."""
+        """Commit as `commit_many` does, and return the tables as the commit left them, or newer.
+
+        A retry leaves out the tables that were dropped or renamed since the commit.
+        """
         return [
-            LoadedTable(change.identifier, one.record.version, one.metadata, one.record.metadata_location)
+            LoadedTable(change.identifier, one.version, one.metadata, one.metadata_location)
             if one.metadata is not None
             else self._load_committed(change.identifier)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
+            if one.record.version != NO_VERSION
         ]
 
     def _load_committed(self, name: Identifier) -> LoadedTable:
@@ -395,6 +403,17 @@ class KVCatalog(Closing):
         delete nothing, return the files that would be deleted.
         """
         return list(expiry.remove_orphans(self.tables, table_of(identifier), older_than_unix_ms, dry_run))
+
+    def maintain(
+        self,
+        options: MaintenanceOptions = MaintenanceOptions(),  # noqa: B008 - frozen
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> MaintenanceReport:
+        """Expire snapshots by each table's policy, delete old files and orphans, rewrite manifests, compact the store.
+
+        Safe beside writers and other maintenance, and to be interrupted at any moment. `tell` gets what is done next.
+        """
+        return maintain(self.tables, self.commit_many, self.now_ms, self._new_id, options, tell)
 
     def export_metadata(self, identifier: Name) -> str:
         """Write the metadata file of a table's newest state, if it does not exist yet; return its location."""

@@ -1,10 +1,12 @@
-"""The FileIO of a location: in a local directory, a file is on disk before a commit can name it.
+"""The FileIO of a location, unless the user names one.
 
-The store syncs its own objects, but PyIceberg's FileIO does not sync metadata files, manifest lists, manifests and data
-files. After a power failure, a durable commit could name a file that is empty or missing. Locations in object storage
-are not affected: a PUT is durable when it is confirmed.
+In a local directory, a file is on disk before a commit can name it (`endive.catalog.synced_files`). The store syncs its
+own objects, but PyIceberg's FileIO does not sync metadata files, manifest lists, manifests and data files: after a
+power failure, a durable commit could name a file that is empty or missing. In object storage a PUT is durable when it
+is confirmed; there, a file costs as few requests as possible (`endive.catalog.object_files`).
 """
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -13,9 +15,21 @@ from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
 
 def open_file_io(properties: Mapping[str, str], location: str | None) -> FileIO:
     """Return the FileIO for a location. A FileIO that the user names (`py-io-impl`) is used unchanged."""
-    is_local = location is not None and ("://" not in location or location.startswith("file:"))
-    if not is_local or PY_IO_IMPL in properties:
+    if PY_IO_IMPL in properties or location is None:
         return load_file_io(dict(properties), location)
-    # Imported when it is needed: PyArrow takes long to import.
-    synced: FileIO = import_module("endive.catalog.synced_files").SyncedFileIO(dict(properties))
-    return synced
+    # Modules are imported when they are needed: PyArrow takes long to import.
+    if "://" not in location or location.startswith("file:"):
+        synced: FileIO = import_module("endive.catalog.synced_files").SyncedFileIO(dict(properties))
+        return synced
+    objects = import_module("endive.catalog.object_files")
+    if objects.supports(properties, location):
+        in_bucket: FileIO = objects.ObjectFileIO(dict(properties))
+        return in_bucket
+    return load_file_io(dict(properties), location)
+
+
+def forget_files() -> None:
+    """Let every file be read from its bucket the next time: a check must see what is there."""
+    objects = sys.modules.get("endive.catalog.object_files")
+    if objects is not None:
+        objects.forget_files()

@@ -1,4 +1,4 @@
-"""`endive kv`: the key-value store from the command line. Reading does not disturb a writer; writing fences it."""
+"""`endive kv`: the key-value store from the command line. Reading does not disturb a writer."""
 
 import json
 import logging
@@ -13,13 +13,13 @@ from rich.table import Table
 
 from endive.cli.console import errors, output
 from endive.drivers.blocking import BlockingDriver
-from endive.errors import ConfigurationError, StoreNotFoundError
+from endive.errors import ConfigurationError, OutcomeUnknownError, StoreNotFoundError
 from endive.kv import Reader, Store, StoreOptions
 from endive.kv.log.opening import require_newest
 from endive.kv.log.wal import WAL
 from endive.kv.maintenance.background import collect_now, compactions
 from endive.kv.maintenance.check import check_store
-from endive.kv.maintenance.compactor import claim_compactor
+from endive.kv.maintenance.claim import claim_maintenance, release_maintenance
 from endive.kv.manifest_format import MANIFESTS
 from endive.kv.sst.format import decode_footer
 from endive.kv.views import create_checkpoint, delete_checkpoint, refresh_checkpoint
@@ -52,8 +52,15 @@ Records = Annotated[
 Hex = Annotated[bool, typer.Option("--hex", help="Keys and values are hexadecimal digits.")]
 At = Annotated[str | None, typer.Option("--at", metavar="CHECKPOINT", help="Read at a checkpoint, by id or name.")]
 
-ONCE = StoreOptions(compact_here=False)
-"""For commands that write one thing and end."""
+ParallelWrites = Annotated[
+    int,
+    typer.Option(
+        "--parallel-writes",
+        min=1,
+        max=64,
+        help="WAL entries that the writer may have in flight; kept in the store.",
+    ),
+]
 
 
 @app.callback()
@@ -111,14 +118,17 @@ def _reader(url: str, endpoint: str | None, records: str | None, at: str | None 
 
 
 @app.command("open")
-def open_store(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
+def open_store(
+    url: Url, parallel_writes: ParallelWrites = 1, endpoint: Endpoint = None, records: Records = None
+) -> None:
     """Open the store for writing and close it again: creates it, or fences the writer that has it open.
 
     For example:
 
     `endive kv open file:///tmp/store`
     """
-    with Store(_place(url, endpoint, records), options=ONCE) as store:
+    options = StoreOptions(max_parallel_writes=parallel_writes)
+    with Store(_place(url, endpoint, records), options=options) as store:
         output.print(f"epoch {store.epoch}, next WAL entry {store.wal_end + 1}")
 
 
@@ -126,17 +136,21 @@ def open_store(url: Url, endpoint: Endpoint = None, records: Records = None) -> 
 def put(
     url: Url, key: str, value: str, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None
 ) -> None:
-    """Set a key, durably. Opens the store for writing, so a writer that has it open is fenced."""
-    with Store(_place(url, endpoint, records), options=ONCE) as store:
+    """Set a key, durably. Other processes may put at the same time; a writer that has the store exclusively is fenced.
+
+    Now and then a put also compacts the log and collects garbage, after it has set the key, so that the next ones stay
+    as fast.
+    """
+    with Store(_place(url, endpoint, records), "shared") as store:
         store.put(_bytes(key, is_hex), _bytes(value, is_hex))
 
 
 @app.command()
 def delete(url: Url, key: str, is_hex: Hex = False, endpoint: Endpoint = None, records: Records = None) -> None:
-    """Remove a key, durably. Opens the store for writing, as `put` does; there must be one."""
+    """Remove a key, durably, as `put` sets it; there must be a store."""
     with _driver(url, endpoint, records):
         pass  # a store that is not there has nothing to remove, and is not made for it
-    with Store(_place(url, endpoint, records), options=ONCE) as store:
+    with Store(_place(url, endpoint, records), "shared") as store:
         store.delete(_bytes(key, is_hex))
 
 
@@ -246,10 +260,13 @@ def compact(
 ) -> None:
     """Merge the WAL into the levels, and levels that are full. An active compactor elsewhere is fenced."""
     with _driver(url, endpoint, records) as driver:
-        epoch = driver.run(claim_compactor())
+        claim = driver.run(claim_maintenance(is_forced=True))
+        if claim is None:
+            raise OutcomeUnknownError(url)
         entries = rows = merged = 0
-        for done in compactions(driver, epoch, everything):
+        for done in compactions(driver, claim.epoch, everything):
             entries, merged, rows = entries + done.entries, merged + done.runs, rows + done.rows
+        driver.run(release_maintenance(claim))
     done_so = (counted(entries, "WAL entry"), counted(merged, "run"), counted(rows, "row"))
     output.print("{} into the levels, {} merged, {} written".format(*done_so))
 

@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
@@ -17,7 +17,18 @@ from typing import Any, TypeVar
 from endive.errors import OutcomeUnknownError, StorageUnavailableError
 from endive.logs import log_error
 from endive.objects.api import ObjectStore, execute_request, unix_ms
-from endive.protocol.requests import Get, GetAll, NewId, Now, PutIfAbsent, Request, Sleep, Steps, drive
+from endive.protocol.requests import (
+    Get,
+    GetAll,
+    NewId,
+    Now,
+    PutIfAbsent,
+    Request,
+    Sleep,
+    Steps,
+    Together,
+    drive,
+)
 
 __all__ = ["BlockingDriver", "RequestCounter", "random_id", "unix_ms"]
 
@@ -27,7 +38,12 @@ log = logging.getLogger(__name__)
 PAUSES_MS = (50.0, 100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0)
 """Before each repeat. Six seconds in all: the caller handles longer outages."""
 IDS_AT_ONCE = 64
+PARALLEL_REQUESTS = 64
+"""Requests that a protocol makes together: as many as WAL entries are read on opening, so that they take one round
+trip. Threads are started as they are needed."""
 
+_LOCAL = (Now, NewId, Sleep)
+"""Requests that do not go to the object store."""
 
 _ids: deque[str] = deque()
 os.register_at_fork(after_in_child=_ids.clear)  # or parent and child would use the same ids
@@ -52,12 +68,24 @@ class RequestCounter:
     """Requests sent to the object store, by kind."""
 
     by_kind: dict[str, int] = field(default_factory=dict)
+    sequential: int = 0
+    """Round trips: requests that a protocol makes together count as one."""
     _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def total(self) -> int:
+        """All requests."""
+        return sum(self.by_kind.values())
 
     def add(self, kind: str) -> None:
         """Count one request."""
         with self._lock:
             self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
+
+    def add_round_trip(self) -> None:
+        """Count one round trip."""
+        with self._lock:
+            self.sequential += 1
 
 
 class BlockingDriver:
@@ -69,14 +97,14 @@ class BlockingDriver:
         clock: Callable[[], int] = unix_ms,
         new_id: Callable[[], str] = random_id,
         sleep: Callable[[float], None] = time.sleep,
-        parallel_gets: int = 16,
+        parallel_requests: int = PARALLEL_REQUESTS,
     ) -> None:
         self.objects = objects
         self.requests = RequestCounter()
         self._clock = clock
         self._new_id = new_id
         self._sleep = sleep
-        self._pool = ThreadPoolExecutor(parallel_gets, thread_name_prefix="endive-get")
+        self._pool = ThreadPoolExecutor(parallel_requests, thread_name_prefix="endive-request")
 
     def close(self) -> None:
         """Release resources. Idempotent."""
@@ -84,7 +112,12 @@ class BlockingDriver:
 
     def run(self, steps: Steps[T]) -> T:
         """Answer a protocol until it returns or raises."""
-        return drive(steps, self.answer)
+        return drive(steps, self._answer_in_turn)
+
+    def _answer_in_turn(self, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
+        if not isinstance(request, _LOCAL):
+            self.requests.add_round_trip()
+        return self.answer(request)
 
     def answer(self, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
         """Return the reply to one request, after repeats if they are safe."""
@@ -107,6 +140,14 @@ class BlockingDriver:
             case Sleep(ms):
                 return self._sleep(ms / 1000)
             case GetAll(paths):
-                return tuple(self._pool.map(self.answer, map(Get, paths)))
+                return self._side_by_side([Get(path) for path in paths])
+            case Together(requests):
+                return self._side_by_side(requests)
         self.requests.add(type(request).__name__)
         return execute_request(self.objects, request)
+
+    def _side_by_side(self, requests: Sequence[Request[Any]]) -> tuple[Any, ...]:
+        """Answer requests on threads of the pool."""
+        if len(requests) < 2:  # a thread for one request would be a detour
+            return tuple(map(self.answer, requests))
+        return tuple(self._pool.map(self.answer, requests))

@@ -77,8 +77,6 @@ class GroupCommit:
         """When rows that no thread waits for are committed."""
         self._arrived_s = 0.0
         """When the last function came."""
-        self._expected = 0
-        """Functions that will probably arrive in a moment, counting those that wait."""
         self._commit_s = 0.0
         """How long a commit took lately."""
         self._in_vain = 0
@@ -180,9 +178,7 @@ class GroupCommit:
         for batch in batches:
             self.batches += 1
             self.functions += len(batch.functions)
-            self._expected = min(
-                len(batch.functions) + len(self.pipeline.waiting.functions), self.pipeline.functions_max
-            )
+            self.pipeline.expected = len(batch.functions) + len(self.pipeline.waiting.functions)
         self.changed.notify_all()
         self._work.notify()
 
@@ -243,7 +239,7 @@ class GroupCommit:
 
     def _wanted(self) -> int:
         """How many functions a batch waits for."""
-        return min(self._expected, self.pipeline.share())
+        return min(self.pipeline.expected, self.pipeline.share())
 
     def _linger(self) -> None:
         """Wait a moment for the callers that were answered last. Holding the lock."""

@@ -13,6 +13,8 @@ from endive.errors import CheckpointGoneError, FencedError, InvariantError
 SSTS_PER_EPOCH = 10**10
 """An SST's id is its compactor's epoch times this, plus a count: later epochs have higher ids, and no two share one."""
 NEVER_EXPIRES = 0
+RESERVED = "endive:"
+"""Names of checkpoints that begin so are not for users (`endive.kv.maintenance.claim`)."""
 PUT_IDS_KEPT = 256
 """WAL entries whose put ids the manifest records: the last ones that were compacted."""
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from endive.kv.maintenance.claim import LEASE_S
 from endive.kv.maintenance.garbage_collector import RETENTION_MS
 from endive.kv.sst.cache import CACHE_BYTES
 
@@ -32,12 +33,18 @@ class StoreOptions:
     """Writes wait while more than this is not durable."""
     uncompacted_bytes_max: int = 256 * 1024 * 1024
     """Writes wait while more than this is durable but not in the levels: it is in memory, and replayed on opening."""
-    compact_entries: int = 256
-    """The embedded compactor starts when so many WAL entries are not in the levels; each is a request on opening."""
+    compact_entries: int = 64
+    """The WAL is compacted when so many entries are not in the levels. All of them are read on opening, side by side,
+    and a compaction costs about as many requests as it spares the next few openings."""
     compact_bytes: int = 32 * 1024 * 1024
-    """...or so many bytes. Shared writers multiply both by a number between 1 and 2 that each draws for itself."""
+    """...or so many bytes."""
     compact_here: bool = True
-    """Run compactor and garbage collector inside this process. False: another process does, as `endive kv compact`."""
+    """Compact and collect garbage in this process: in the background, and before it ends if there is something to do.
+    False: another process does, as `endive kv compact`."""
+    maintenance_lease_s: int = LEASE_S
+    """How long other processes leave maintenance to this one after it has claimed it."""
+    closing_ms: float = 10_000.0
+    """Before it ends, a process starts no pass of maintenance later than this. A commit is acknowledged before."""
     poll_interval_ms: float = 1000.0
     """How often to check whether there is something to compact or to delete. An exclusive writer also looks for a newer
     manifest, a request that shared writers make with each commit."""

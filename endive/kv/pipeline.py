@@ -81,6 +81,8 @@ class Pipeline:
         self.under_way: tuple[Batch, ...] = ()
         """The last one may still be computed."""
         self.is_computing = False
+        self.expected = 0
+        """Functions that will probably arrive in a moment, counting those that wait."""
         self.unflushed_bytes = 0
         """Bytes of rows of `put`, `delete` and `write` that are not durable yet."""
 
@@ -113,9 +115,11 @@ class Pipeline:
     def share(self) -> int:
         """Return how many functions the next batch takes: an equal share for each entry that may be in flight.
 
-        If the first batch took all, the next ones would be computed late and sent together.
+        Functions that are expected in a moment count as well. If the first batch took all, the next ones would be
+        computed late and sent together.
         """
-        pending = len(self.waiting.functions) + sum(len(batch.functions) for batch in self.under_way)
+        in_flight = sum(len(batch.functions) for batch in self.under_way)
+        pending = max(len(self.waiting.functions), self.expected) + in_flight
         return min(-(-pending // self.parallel_writes), self.functions_max)
 
     def base(self, batch: Batch, durable: StoreState) -> StoreState:

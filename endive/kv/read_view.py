@@ -10,10 +10,14 @@ from endive.kv.manifest import StoreManifest
 from endive.kv.sst.format import BLOCK_BYTES, Rows
 from endive.kv.sst.lookup import find_in_runs, overlapping, rows_in_range
 from endive.kv.sst.merge import KeyRange, key_ranges, merge
-from endive.kv.sst.reading import TableCache, load_index
+from endive.kv.sst.reading import Fetched, TableCache, fetch_indexes
+from endive.kv.transaction import RESERVED
 
 SCAN_BYTES = 1 << 20
-"""How much a scan reads at a time, before compression."""
+"""How much a scan reads first, before compression."""
+PARTS_AHEAD_MAX = 16
+"""A scan that goes on reads twice as much each time, up to so many times the first part."""
+RESERVED_END = RESERVED[:-1] + b"\x01"
 
 
 class ReadView:
@@ -48,9 +52,10 @@ class ReadView:
         wanted = KeyRange(start, end)
         ssts = overlapping(self.manifest.runs, wanted)
         try:
-            indexes = [self._driver.run(load_index(sst, self._cache)) for sst in ssts]
-            cuts = key_ranges([index for index in indexes if index is not None], SCAN_BYTES, BLOCK_BYTES)
-            for keys in _within(cuts, wanted):
+            fetched = Fetched(self._cache)
+            self._driver.run(fetch_indexes(ssts, fetched))
+            cuts = key_ranges([fetched.indexes[sst.id] for sst in ssts], SCAN_BYTES, BLOCK_BYTES)
+            for keys in _growing(tuple(_within(cuts, wanted))):
                 yield from self._rows(keys)
         except MissingObjectError as error:
             raise ViewExpiredError(error.path) from error
@@ -62,9 +67,29 @@ class ReadView:
         if low < high:
             memory = Rows(self._memory.keys[low:high], self._memory.values[low:high], self._memory.seqs[low:high])
             stored = merge((stored, memory), keep_tombstones=True)
+        stored = _without_reserved(stored)
         for key, value in zip(stored.keys, stored.values, strict=True):
             if value is not None:
                 yield key, value
+
+
+def _growing(parts: tuple[KeyRange, ...]) -> Iterator[KeyRange]:
+    """Yield ranges that each read ahead twice as far as the one before, up to a limit."""
+    start, count = 0, 1
+    while start < len(parts):
+        end = min(start + count, len(parts))
+        yield KeyRange(parts[start].start, parts[end - 1].end)
+        start, count = end, min(2 * count, PARTS_AHEAD_MAX)
+
+
+def _without_reserved(rows: Rows) -> Rows:
+    """Return rows without the store's own."""
+    low, high = bisect_left(rows.keys, RESERVED), bisect_left(rows.keys, RESERVED_END)
+    if low == high:
+        return rows
+    return Rows(
+        rows.keys[:low] + rows.keys[high:], rows.values[:low] + rows.values[high:], rows.seqs[:low] + rows.seqs[high:]
+    )
 
 
 def _within(cuts: tuple[KeyRange, ...], wanted: KeyRange) -> Iterator[KeyRange]:

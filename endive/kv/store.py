@@ -27,7 +27,7 @@ from endive.kv.sst.cache import BlockCache
 from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
 from endive.kv.sst.merge import KeyRange
-from endive.kv.transaction import Transaction, TransactionFunction, run_function
+from endive.kv.transaction import RESERVED, Transaction, TransactionFunction, run_function
 from endive.kv.views import create_checkpoint
 from endive.kv.writer import Writer
 from endive.logs import log_event
@@ -91,7 +91,7 @@ class Store(Closing):
         self._writer = Writer(self.driver, self.cache, is_exclusive, options, create)
         self._group = self._writer.group
         self._pipeline = self._writer.pipeline
-        # Processes that share a store should not compact and collect at the same time.
+        # Processes that share a store should not collect at the same time.
         factor = 1.0 + (stream(int(random_id(), 16), "maintenance").random() if self._writer.may_reopen else 0.0)
         self._maintenance = BackgroundMaintenance(self, self.driver, options, factor)
         state = self._writer.state
@@ -282,12 +282,12 @@ class Store(Closing):
         self._require_open()
         self._maintenance.collect()
 
-    def wants_compaction(self, factor: float = 1.0) -> bool:
+    def wants_compaction(self) -> bool:
         """Whether enough rows are in the WAL that are not in the levels."""
         state = self._writer.state
         return (
-            state.uncompacted_entries >= self.options.compact_entries * factor
-            or state.recent.size_bytes >= self.options.compact_bytes * factor
+            state.uncompacted_entries >= self.options.compact_entries
+            or state.recent.size_bytes >= self.options.compact_bytes
         )
 
     def poll(self) -> None:
@@ -347,7 +347,10 @@ class Store(Closing):
         } | {f"requests_{kind}": count for kind, count in sorted(self.driver.requests.by_kind.items())}
 
     def close(self) -> None:
-        """Make everything durable, then release resources. Idempotent; does nothing in a forked child.
+        """Make everything durable, do this process's share of maintenance, and release resources.
+
+        Idempotent; does nothing in a forked child. Maintenance is due when the WAL has many entries and no other
+        process is at it; it takes at most about `StoreOptions.closing_ms`.
 
         Raises the error of rows that a background flush could not make durable, if no caller got it.
         """
@@ -361,6 +364,8 @@ class Store(Closing):
         finally:
             self._group.close()
             self._maintenance.stop()
+            if self._group.halted is None:
+                self._maintenance.finish()
             self.driver.close()
             log_event(log, "closed", epoch=self.epoch, url=self.driver.objects.url)
 
@@ -379,4 +384,6 @@ def _checked(key: bytes, value: bytes | None) -> tuple[bytes, bytes | None]:
         raise TypeError(f"keys and values are bytes, not {type(key).__name__} and {type(value).__name__}")
     if len(key) > KEY_BYTES_MAX or (value is not None and len(value) > VALUE_BYTES_MAX):
         raise ValueError(f"a key may have {KEY_BYTES_MAX:,} bytes, a value {VALUE_BYTES_MAX:,}")
+    if key.startswith(RESERVED):
+        raise ValueError(f"keys that begin with {RESERVED!r} are reserved for the store")
     return key, value

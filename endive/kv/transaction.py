@@ -17,12 +17,15 @@ from endive.errors import MissingObjectError, ReadOnlyError
 from endive.kv.log.recent import Recent
 from endive.kv.manifest import SortedRun
 from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX, Rows
-from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs, overlapping, rows_in_range
+from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs, find_many, overlapping, rows_in_ranges
 from endive.kv.sst.merge import KeyRange
 from endive.kv.sst.reading import TableCache
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")
+
+RESERVED = b"\x00endive\x00"
+"""Keys that begin so are the store's own rows (`endive.kv.log.intentions`). Scans leave them out."""
 
 
 @dataclass
@@ -51,14 +54,54 @@ class Transaction:
             row = yield from self._find_in_levels(key)
         return None if row is None else row.value
 
+    def get_many(self, keys: Sequence[bytes]) -> Steps[tuple[bytes | None, ...]]:
+        """Return the value of each key, None if it has none; two round trips at most, however many keys."""
+        levels = tuple(key for key in dict.fromkeys(keys) if self._row_in_memory(key) is None)
+        found: dict[bytes, Row] = {}
+        try:
+            found = yield from find_many(self.runs, levels, self.cache)
+        except MissingObjectError as error:
+            self.missing = error.path
+            raise
+        rows = ((self._row_in_memory(key) or found.get(key)) for key in keys)
+        return tuple(None if row is None else row.value for row in rows)
+
+    def _row_in_memory(self, key: bytes) -> Row | None:
+        """Return the row of a key that is not in the levels alone."""
+        for rows in (self.rows, self.earlier):
+            if key in rows:
+                return Row(rows[key], 0)
+        return self.recent.find(key)
+
+    def scan_many(self, prefixes: Sequence[bytes]) -> Steps[tuple[tuple[tuple[bytes, bytes], ...], ...]]:
+        """Return what `scan` does, for each prefix; two round trips at most, however many prefixes."""
+        found = yield from self._scan_ranges(tuple(map(KeyRange.of_prefix, prefixes)))
+        return tuple(tuple(row for row in rows if not row[0].startswith(RESERVED)) for rows in found)
+
     def scan(self, prefix: bytes) -> Steps[tuple[tuple[bytes, bytes], ...]]:
         """Return all keys that start with `prefix` and their values, in key order."""
-        keys = KeyRange.of_prefix(prefix)
-        held = yield from self._range_of_levels(keys)
+        found = yield from self.scan_many((prefix,))
+        return found[0]
+
+    def scan_range(self, keys: KeyRange) -> Steps[tuple[tuple[bytes, bytes], ...]]:
+        """Return all keys of a range and their values, in key order; rows of the store's own among them."""
+        found = yield from self._scan_ranges((keys,))
+        return found[0]
+
+    def _scan_ranges(self, ranges: tuple[KeyRange, ...]) -> Steps[tuple[tuple[tuple[bytes, bytes], ...], ...]]:
+        try:
+            held = yield from rows_in_ranges(tuple((overlapping(self.runs, keys), keys) for keys in ranges), self.cache)
+        except MissingObjectError as error:
+            self.missing = error.path
+            raise
+        return tuple(self._merged(keys, rows) for keys, rows in zip(ranges, held, strict=True))
+
+    def _merged(self, keys: KeyRange, held: Rows) -> tuple[tuple[bytes, bytes], ...]:
+        """Return rows of the levels with those in memory over them."""
         found = dict(zip(held.keys, held.values, strict=True))
         found.update(self.recent.within(keys))
         for rows in (self.earlier, self.rows):
-            found.update((key, value) for key, value in rows.items() if key.startswith(prefix))
+            found.update((key, value) for key, value in rows.items() if keys.holds(key))
         return tuple((key, value) for key, value in sorted(found.items()) if value is not None)
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -78,6 +121,8 @@ class Transaction:
             raise TypeError(f"keys are bytes, not {type(key).__name__}")
         if len(key) > KEY_BYTES_MAX:
             raise ValueError(f"a key may have {KEY_BYTES_MAX:,} bytes")
+        if key.startswith(RESERVED):
+            raise ValueError(f"keys that begin with {RESERVED!r} are reserved for the store")
         if not self.is_writable:
             raise ReadOnlyError(key)
         self.rows[key] = value
@@ -92,14 +137,6 @@ class Transaction:
             self.missing = error.path
             raise
         return row
-
-    def _range_of_levels(self, keys: KeyRange) -> Steps[Rows]:
-        try:
-            rows = yield from rows_in_range(overlapping(self.runs, keys), keys, self.cache)
-        except MissingObjectError as error:
-            self.missing = error.path
-            raise
-        return rows
 
 
 TransactionFunction = Callable[[Transaction], Steps[T]]

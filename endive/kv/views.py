@@ -21,7 +21,7 @@ from endive.errors import (
     StoreNotFoundError,
 )
 from endive.kv.log.wal import WAL, WalEntry, replay
-from endive.kv.manifest import Checkpoint, StoreManifest
+from endive.kv.manifest import RESERVED, Checkpoint, StoreManifest
 from endive.kv.manifest_format import MANIFESTS
 from endive.protocol.fencing import contiguous, contiguous_end
 from endive.protocol.requests import Get, NewId, Now, Steps, ask
@@ -86,6 +86,8 @@ def create_checkpoint(lifetime_s: int, name: str = "") -> Steps[Checkpoint]:
 
     The checkpoint names the manifest that is written with it, which says how far the WAL goes.
     """
+    if name.startswith(RESERVED):
+        raise ConfigurationError(name, [f"names that begin with {RESERVED} are reserved; choose another name"])
     put_id = yield from ask(NewId())
     now_ms = yield from ask(Now())
     expire_unix_s = now_ms // 1000 + lifetime_s if lifetime_s else 0

@@ -48,6 +48,8 @@ _REMEDIES = {
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
     "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
+RETRIES = 3
+"""Of requests that may be repeated: reads, and writes of files that nobody else writes."""
 _HOPELESS = ("NoSuchBucket", "ContainerNotFound", "401 Unauthorized", "403 Forbidden")
 
 
@@ -57,22 +59,43 @@ def open_remote(url: str, endpoint: str | None = None, chosen: Mapping[str, str]
     `chosen`: obstore's settings, which take precedence over the environment.
     """
     parts = urlsplit(url)
+    settings = {"prefix": parts.path.strip("/") or None, **(chosen or {})}
+    reading = open_bucket(url, endpoint, settings, {}, RETRIES)
+    writing = open_bucket(url, endpoint, settings, {}, 0)
+    return RemoteStore(reading, writing, url)
+
+
+def open_bucket(
+    url: str,
+    endpoint: str | None,
+    settings: Mapping[str, Any],
+    client_options: Mapping[str, Any],
+    retries: int = RETRIES,
+) -> Any:  # noqa: ANN401 - obstore's stores share no type
+    """Return obstore's store of the bucket in a URL. `retries`: of every request that obstore may repeat."""
+    parts = urlsplit(url)
     if not parts.netloc:
         raise ConfigurationError(url, ["the URL names no bucket"])
-    settings: dict[str, Any] = {"prefix": parts.path.strip("/") or None, **(chosen or {})}
+    arguments: dict[str, Any] = dict(settings)
+    client = dict(client_options)
     if endpoint is not None:
-        settings["base_url" if parts.scheme == "gs" else "endpoint"] = endpoint
-        settings["client_options"] = {"allow_http": endpoint.startswith("http://")}
+        arguments["base_url" if parts.scheme == "gs" else "endpoint"] = endpoint
+        client["allow_http"] = endpoint.startswith("http://")
+    if client:
+        arguments["client_options"] = client
     kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
-    if parts.scheme == "s3" and "access_key_id" not in settings:
-        settings["credential_provider"] = credentials_of_aws(url)
+    if parts.scheme == "s3" and "access_key_id" not in arguments and not arguments.get("skip_signature"):
+        arguments["credential_provider"] = credentials_of_aws(url)
     try:
-        reading = kinds[parts.scheme](parts.netloc, **settings, retry_config=_retries(3))
-        writing = kinds[parts.scheme](parts.netloc, **settings, retry_config=_retries(0))
+        return kinds[parts.scheme](parts.netloc, **arguments, retry_config=_retries(retries))
     except BaseError as error:
         remedy = f"; {_REMEDIES[parts.scheme]}" if "must be specified" in str(error) else ""
         raise ConfigurationError(url, [_brief(error) + remedy]) from error
-    return RemoteStore(reading, writing, url)
+
+
+def default_region() -> str | None:
+    """Return the region of the environment; None if it names none."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
 
 
 def credentials_of_aws(url: str) -> Any:  # noqa: ANN401 - obstore's type needs boto3

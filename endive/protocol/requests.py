@@ -63,6 +63,16 @@ class GetAll(Request[tuple[bytes | None, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
+class Together(Request[tuple[Any, ...]]):
+    """Several reads, listings or deletes whose order does not matter, answered in the order in which they are given.
+
+    They happen in any order and not at one moment: a driver may send them side by side, as one round trip.
+    """
+
+    requests: tuple[Request[Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PutIfAbsent(Request[bool]):
     """Create the object. False: there is one already, and it was not touched.
 

@@ -28,7 +28,7 @@ from endive.errors import (
     OutcomeUnknownError,
     StoreNotFoundError,
 )
-from endive.protocol.requests import Delete, Get, List, ObjectInfo, Steps, ask, create
+from endive.protocol.requests import Delete, Get, List, ObjectInfo, Steps, Together, ask, create
 from endive.protocol.two_phase import MARKER
 
 T = TypeVar("T")
@@ -36,6 +36,7 @@ T = TypeVar("T")
 ATTEMPTS_MAX = 1000
 """Races that an update may lose. Each loss is the success of another process."""
 BOUNDARIES_KEPT = 8
+DELETES_AT_ONCE = 256
 REMEDY = "open it with that record store: `records`, --records or the property endive.records"
 DIGITS = 20
 """Fits an unsigned 64-bit integer, and makes the order of names the order of numbers."""
@@ -101,16 +102,22 @@ def require_no_marker(listing: Iterable[ObjectInfo]) -> None:
 
 def newest(family: Family[T], after: int = 0) -> Steps[Numbered[T] | None]:
     """Return the newest object of the family; None if it has none above id `after`."""
+    found, _ = yield from newest_listed(family, after)
+    return found
+
+
+def newest_listed(family: Family[T], after: int = 0) -> Steps[tuple[Numbered[T] | None, tuple[ObjectInfo, ...]]]:
+    """Return the same, and the listing that shows it: all objects in the family's directory above id `after`."""
     start = family.path_of(after) if after else ""
     for _ in range(ATTEMPTS_MAX):
         listing = yield from ask(List(family.prefix, start))
         require_no_marker(listing)
         numbers = numbers_in(listing, family.prefix, family.suffix)
         if not numbers:
-            return None
+            return None, listing
         body = yield from ask(Get(family.path_of(numbers[-1])))
         if body is not None:
-            return Numbered(numbers[-1], family.decode(family.path_of(numbers[-1]), body))
+            return Numbered(numbers[-1], family.decode(family.path_of(numbers[-1]), body)), listing
         # Superseded, then deleted, between the two requests.
     raise AttemptsExhaustedError(family.prefix, ATTEMPTS_MAX)
 
@@ -118,9 +125,17 @@ def newest(family: Family[T], after: int = 0) -> Steps[Numbered[T] | None]:
 def newest_for_certain(family: Family[T]) -> Steps[Numbered[T] | None]:
     """Return the newest object, as `newest` does; `MissingObjectError` if a newer one was there and was lost.
 
-    The boundary is listed first: when it was written, an object above it was the newest one, and objects above it
-    there have been ever since. For when nothing is known yet: it is one request more.
+    When the boundary was written, an object above it was the newest one, and objects above it there have been ever
+    since. So a newest object that is above the boundary, listed at the same time, will do. If it is not, the boundary
+    may have been written in between: it is listed first, and the objects afterwards.
     """
+    boundaries, listing = yield from ask(Together((List(family.boundary_prefix), List(family.prefix))))
+    require_no_marker(listing)
+    number = max(numbers_in(listing, family.prefix, family.suffix), default=0)
+    if number > max(numbers_in(boundaries, family.boundary_prefix, ""), default=0):
+        body = yield from ask(Get(family.path_of(number)))
+        if body is not None:
+            return Numbered(number, family.decode(family.path_of(number), body))
     boundary = yield from boundary_of(family)
     found = yield from newest(family)
     if boundary and (found is None or found.number <= boundary):
@@ -187,7 +202,11 @@ def collect(family: Family[T], numbers: tuple[int, ...]) -> Steps[None]:
     if max(numbers) > max(boundaries, default=0):
         # Empty, so that two garbage collectors write the same; after a lost reply it is simply sent again.
         yield from create(numbered(family.boundary_prefix, max(numbers), ""), b"")
-    for number in numbers:
-        yield from ask(Delete(family.path_of(number)))
-    for superseded in boundaries[:-BOUNDARIES_KEPT]:
-        yield from ask(Delete(numbered(family.boundary_prefix, superseded, "")))
+    superseded = tuple(numbered(family.boundary_prefix, number, "") for number in boundaries[:-BOUNDARIES_KEPT])
+    yield from delete_all((*map(family.path_of, numbers), *superseded))
+
+
+def delete_all(paths: tuple[str, ...]) -> Steps[None]:
+    """Delete objects, many side by side."""
+    for start in range(0, len(paths), DELETES_AT_ONCE):
+        yield from ask(Together(tuple(map(Delete, paths[start : start + DELETES_AT_ONCE]))))

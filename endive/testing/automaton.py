@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from endive.errors import EndiveError, InvariantError
-from endive.protocol.requests import Get, GetAll, NewId, Request, Steps
+from endive.protocol.requests import Get, GetAll, NewId, Request, Steps, Together
 from endive.testing.fingerprint import fingerprint
 
 Program = Callable[[], Steps[Any]]
@@ -42,7 +42,7 @@ class Node:
 
 
 def with_single_requests(steps: Steps[Any], place: int = 0) -> Steps[Any]:
-    """Split `GetAll` into single requests, so that other protocols can act in between, and answer `NewId`.
+    """Split `GetAll` and `Together` into single requests, so that other protocols can act in between; answer `NewId`.
 
     Ids depend only on the protocol (`place`) and on how many it has drawn, so a run can be replayed.
     """
@@ -53,13 +53,18 @@ def with_single_requests(steps: Steps[Any], place: int = 0) -> Steps[Any]:
             ids_drawn += 1
             answer: Any = f"{place + 0xE000:08x}{ids_drawn:024x}"
             error = None
-        elif isinstance(request, GetAll):
+        elif isinstance(request, GetAll | Together):
+            single = request.requests if isinstance(request, Together) else tuple(map(Get, request.paths))
             replies: tuple[Any, ...] = ()
-            for path in request.paths:
-                reply = yield Get(path)
+            error = None
+            for number in range(len(single)):
+                try:
+                    reply = yield single[number]
+                except EndiveError as raised:
+                    error = raised
+                    break
                 replies = (*replies, reply)
             answer = replies
-            error = None
         else:
             try:
                 answer = yield request

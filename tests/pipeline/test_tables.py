@@ -159,6 +159,24 @@ def test_sql_reads_and_inserts_through_a_view(spark: SparkSession, lake: Lake) -
     assert spark.sql("select count(*) from t").first()[0] == 5  # type: ignore[index] # pinned when it was made
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE a (id bigint) USING endive",
+        "create table a using endive options (catalog 'x', table 'db.t')",
+        "/* mine */ CREATE OR REPLACE TABLE a -- new\n USING `endive` AS SELECT 1 AS id",
+        "CREATE EXTERNAL TABLE IF NOT EXISTS a USING endive LOCATION 'db.t'",
+    ],
+)
+def test_sql_creates_no_table_that_could_not_be_read(spark: SparkSession, statement: str) -> None:
+    with pytest.raises(ConfigurationError, match="CREATE TEMPORARY VIEW name USING endive"):
+        spark.sql(statement)
+
+    assert spark.sql("show tables").filter("tableName = 'a'").count() == 0
+    register(spark)  # once more, as in another thread
+    assert spark.sql("select 'create table a using endive' as words where 1 = {one}", one=1).count() == 1
+
+
 def test_planners_find_pyiceberg_loaded(spark: SparkSession) -> None:
     """Spark asks several processes for each read and write; loading it anew takes a second each time."""
 

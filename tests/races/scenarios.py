@@ -31,6 +31,7 @@ from endive.protocol.requests import (
     Request,
     Sleep,
     Steps,
+    Together,
     ask,
 )
 from endive.testing.explorer import Invariant, RecordEvent
@@ -144,6 +145,8 @@ def answer(bodies: dict[str, bytes], request: Request[Any]) -> Any:  # noqa: PLR
             return None if path not in bodies else bodies[path][start : start + length]
         case GetAll(paths):
             return tuple(map(bodies.get, paths))
+        case Together(requests):
+            return tuple(answer(bodies, one) for one in requests)
         case List(prefix, after):
             found = sorted(path for path in bodies if path.startswith(prefix) and path > after)
             return tuple(ObjectInfo(path, len(bodies[path]), 0) for path in found)

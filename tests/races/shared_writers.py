@@ -15,6 +15,7 @@ from endive.kv.log.epochs import open_exclusive, open_shared
 from endive.kv.log.opening import Lease, open_writer
 from endive.kv.log.state import StoreState, refreshed, state_at
 from endive.kv.log.wal import WAL, WalEntry
+from endive.kv.maintenance.claim import maintain
 from endive.kv.maintenance.compactor import claim_compactor
 from endive.kv.sst.format import Rows, decode_footer, encode_sst
 from endive.kv.sst.lookup import find_in_entries, find_in_runs
@@ -30,6 +31,8 @@ KEYS = (b"log", b"LOG")
 FIRST = "x"
 """What every store here begins with."""
 REFRESHES = 2
+LONG_MS = 1e15
+"""Longer than any jump of the clock."""
 
 
 def key_of(letter: str) -> bytes:
@@ -71,6 +74,21 @@ def committing(letter: str, state: StoreState, commits: int = 1) -> Steps[str]:
             raise committed.outcomes[0].error  # a read was refused: nothing was written
         state = committed.state
         yield from ask(RecordEvent(("appended", own)))
+    return "done"
+
+
+def short_lived(letter: str, state: StoreState) -> Steps[str]:
+    """Append a letter, then do a share of maintenance, as a process that ends does."""
+    yield from committing(letter, state)
+    done = yield from maintain(LONG_MS, retention_ms=0)
+    if done is not None:
+        yield from ask(RecordEvent(("maintained", letter)))
+    return "done"
+
+
+def maintaining() -> Steps[str]:
+    """Do a share of maintenance."""
+    yield from maintain(LONG_MS, retention_ms=0)
     return "done"
 
 

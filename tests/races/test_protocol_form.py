@@ -25,6 +25,7 @@ PROTOCOLS = [
             "views",
             "maintenance/compactor",
             "maintenance/garbage_collector",
+            "maintenance/claim",
             "sst/lookup",
             "sst/reading",
             "maintenance/check",
@@ -33,10 +34,13 @@ PROTOCOLS = [
             "log/state",
             "log/epochs",
             "log/committing",
+            "log/helping",
+            "procedures",
         )
     ),
     ROOT / "tests" / "races" / "scenarios.py",
     ROOT / "tests" / "races" / "two_phase_scenarios.py",
+    ROOT / "tests" / "races" / "helping.py",
 ]
 DISTINCT = {
     "numbers": "ids of objects, each once",

@@ -24,9 +24,11 @@ from tests.races.shared_writers import (
     committing_again,
     committing_and_reading,
     joining,
+    maintaining,
     owning,
     reading,
     sending,
+    short_lived,
     two_in_flight,
     writer_at_rest,
     writers_at_rest,
@@ -59,6 +61,12 @@ OWNERS: dict[str, Program] = {
 UNSURE: dict[str, Program] = {"owner a": partial(committing_again, "a", OWNER), "joining b": partial(joining, "b")}
 TAKEN: dict[str, Program] = {"owner a": partial(committing, "a", OWNER), "joining b": partial(joining, "b")}
 OLD_WRITER: dict[str, Program] = {"old writer": partial(alone_already, "w", LEASE, b"x")}
+
+SHORT_LIVED: dict[str, Program] = {
+    "short-lived a": partial(short_lived, "a", STATE),
+    "short-lived b": partial(short_lived, "b", STATE),
+}
+MAINTAINERS: dict[str, Program] = {"first share": maintaining, "second share": maintaining}
 
 FIRST_SENT, SECOND_SENT = two_in_flight(PARALLEL_OWNER)
 IN_FLIGHT: dict[str, Program] = {
@@ -105,8 +113,23 @@ EXHAUSTED: dict[str, Case] = {
         Bounds(preemptions=1),
         PARALLEL,
     ),
+    "two shares of maintenance, a jump of the clock; one preemption": (
+        MAINTAINERS,
+        Bounds(clock_jumps=1, preemptions=1),
+        OBJECTS,
+    ),
 }
 LONG: dict[str, Case] = {
+    "two shares of maintenance, a jump of the clock, a crash; two preemptions": (
+        MAINTAINERS,
+        Bounds(clock_jumps=1, crashes=1, preemptions=2),
+        OBJECTS,
+    ),
+    "two short-lived processes, a jump of the clock; one preemption": (
+        SHORT_LIVED,
+        Bounds(clock_jumps=1, preemptions=1),
+        OBJECTS,
+    ),
     "two members, compactor and collector": ({**TWO, **KEEPERS}, Bounds(), OBJECTS),
     "two members, compactor and collector, a lost reply; two preemptions": (
         {**TWO, **KEEPERS},
@@ -145,6 +168,16 @@ LONG: dict[str, Case] = {
     ),
 }
 CAMPAIGN: dict[str, Case] = {
+    "two short-lived processes and a stale reader, a jump of the clock, a lost reply; two preemptions": (
+        {**SHORT_LIVED, "reader": partial(reading, STATE)},
+        Bounds(clock_jumps=1, lost_replies=1, preemptions=2),
+        OBJECTS,
+    ),
+    "two short-lived processes, a crash; two preemptions": (
+        SHORT_LIVED,
+        Bounds(crashes=1, clock_jumps=1, preemptions=2),
+        OBJECTS,
+    ),
     "an owner with two batches in flight, one that joins, compactor and collector; two preemptions": (
         {**IN_FLIGHT, **KEEPERS},
         Bounds(preemptions=2),
@@ -245,6 +278,13 @@ MUTANTS: dict[str, Mutant] = {
         Bounds(preemptions=1),
         PARALLEL,
         "a commit counts twice",
+    ),
+    "a compactor whose claim has expired publishes": (
+        mutants.expired_claims_publish,
+        MAINTAINERS,
+        Bounds(clock_jumps=1, preemptions=2),
+        OBJECTS,
+        "one compactor at a time",
     ),
     "a batch is not computed again after a lost race": (
         mutants.not_computed_again,

@@ -10,7 +10,20 @@ from typing import Any, TypeVar
 
 from endive.errors import EndiveError, OutcomeUnknownError, StorageUnavailableError
 from endive.kv.log.opening import open_writer
-from endive.protocol.requests import Delete, Get, GetAll, GetRange, List, NewId, PutIfAbsent, Request, Steps, ask, drive
+from endive.protocol.requests import (
+    Delete,
+    Get,
+    GetAll,
+    GetRange,
+    List,
+    NewId,
+    PutIfAbsent,
+    Request,
+    Steps,
+    Together,
+    ask,
+    drive,
+)
 from endive.protocol.two_phase import (
     ORPHAN_AGE_MS,
     TransferRecord,
@@ -82,6 +95,12 @@ def translated(request: Request[Any]) -> Steps[Any]:  # noqa: PLR0911
                 found = yield from get_in_two_phases(paths[number])
                 replies = (*replies, found)
             return replies
+        case Together(requests):
+            answers: tuple[Any, ...] = ()
+            for number in range(len(requests)):
+                reply = yield from translated(requests[number])
+                answers = (*answers, reply)
+            return answers
         case List(prefix, after):
             return (yield from list_in_two_phases(prefix, after))
         case Delete(path):

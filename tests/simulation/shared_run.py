@@ -21,6 +21,7 @@ from endive.kv.log.committing import commit_batch
 from endive.kv.log.epochs import open_exclusive, open_shared
 from endive.kv.log.state import StoreState, newest_state, refreshed
 from endive.kv.maintenance.check import check_store
+from endive.kv.maintenance.claim import maintain
 from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_functions
 from endive.protocol.requests import Sleep, Steps, ask
@@ -30,6 +31,8 @@ from tests.simulation.pipelined import PipelinedWriter
 from tests.simulation.run import DURATION_MS, QUIET_MS, Run
 
 KEYS = (b"a", b"b")
+SHARE_ENTRIES = 4
+"""WAL entries that are worth a share of maintenance."""
 Numbers = tuple[str, ...]
 
 
@@ -79,6 +82,8 @@ class SharedRun(Run):
     appended: dict[str, Appended] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     seen: list[Seen] = field(default_factory=list)
+    shares: int = 0
+    """Shares of maintenance that short-lived processes have done."""
     owners: float = 0.0
     """Share of the writers that claim an epoch exclusively, and commit one batch after the other."""
 
@@ -92,6 +97,8 @@ class SharedRun(Run):
             self._boot(f"collector {number}", self.collector)
         if self.rng.random() < 0.4:
             self._boot("alone", self.alone)
+        for number in range(int(4 * self.rng.random())):
+            self._boot(f"short-lived {number}", self.short_lived)
         self.owners = max(0.0, self.rng.random() - 0.5)
         self.cluster.run(DURATION_MS)
         for machine in self.cluster.machines:
@@ -113,6 +120,20 @@ class SharedRun(Run):
             except EndiveError as error:
                 self._note(machine, error)
             yield from ask(Sleep(3000 * rng.random()))
+
+    def short_lived(self, machine: Machine, rng: Stream, delay_ms: float) -> Steps[None]:
+        """Open, commit once and do a share of maintenance; again and again, as new processes do."""
+        yield from ask(Sleep(delay_ms))
+        while True:
+            try:
+                state = yield from open_shared()
+                state = yield from self.batch(state, rng)
+                if state.uncompacted_entries >= SHARE_ENTRIES:
+                    done = yield from maintain(10_000, 1 + int(10 * rng.random()), int(10 ** (4 * rng.random())))
+                    self.shares += done is not None
+            except EndiveError as error:
+                self._note(machine, error)
+            yield from ask(Sleep(4000 * rng.random()))
 
     def batch(self, state: StoreState, rng: Stream) -> Steps[StoreState]:
         """Commit one to three functions, some of which raise an error."""

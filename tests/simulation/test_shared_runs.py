@@ -41,6 +41,16 @@ def test_runs_do_something() -> None:
     assert run.refused
 
 
+def test_short_lived_processes_do_their_share() -> None:
+    shares = 0
+    for seed in range(4):
+        run = SharedRun(seed)
+        assert run.play() == []
+        shares += run.shares
+
+    assert shares > 0
+
+
 @pytest.mark.slow
 def test_runs_find_what_is_wrong_with_a_mutant() -> None:
     with mutants.compacted_means_stale():

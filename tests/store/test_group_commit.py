@@ -7,7 +7,7 @@ import pytest
 
 from endive.drivers.blocking import random_id
 from endive.kv import StoreOptions
-from endive.kv.group_commit import GroupCommit
+from endive.kv.group_commit import GroupCommit, Result
 from endive.kv.pipeline import Batch, Pipeline
 from endive.kv.transaction import Outcome, Transaction
 from endive.protocol.requests import Steps
@@ -44,7 +44,7 @@ def test_a_caller_that_comes_back_at_once_is_not_counted_twice() -> None:
     committed = Committed(linger_max_ms=60_000)
     for _ in range(100):
         committed.group.submit(nothing).wait()
-        assert committed.group._expected == 1
+        assert committed.group.pipeline.expected == 1
     committed.group.close()
 
     assert committed.sizes == [1] * 100
@@ -65,6 +65,18 @@ def test_a_batch_takes_the_functions_that_came_while_the_last_one_was_in_flight(
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # newer Pythons, of fork
+@pytest.mark.parametrize(("parallel_writes", "wanted"), [(1, 10), (2, 5), (4, 3)])
+def test_a_batch_waits_for_its_share_of_the_callers_that_were_just_answered(parallel_writes: int, wanted: int) -> None:
+    group = GroupCommit(lambda _: None, "a store", Pipeline(parallel_writes, 100), StoreOptions())
+    answered = Batch(functions=[(nothing, Result()) for _ in range(10)])
+    with group.changed:
+        group.done((answered,))
+
+    group.submit(nothing)  # the first one that comes back
+
+    assert group._wanted() == wanted
+
+
 def test_the_ids_of_a_process_and_its_child_differ() -> None:
     random_id()  # so that some are in stock
     receiver, sender = os.pipe()

@@ -6,10 +6,11 @@ another sequence number in another list, and the cache would return the old one.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
+from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
-    UNASSIGNED_SEQ,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
@@ -40,8 +41,8 @@ CHANGE_STATUS = {ManifestEntryStatus.ADDED: ADDED, ManifestEntryStatus.DELETED: 
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Name the file that cannot be read: PyIceberg's decoder raises whatever the bytes lead it to."""
+def reading(path: str) -> Iterator[None]:
+    """Name a file that cannot be read in the error: PyIceberg's decoder raises whatever the bytes lead it to."""
     try:
         yield
     except (OSError, EndiveError):
@@ -53,13 +54,13 @@ def _reading(path: str) -> Iterator[None]:
 
 def read_list(io: FileIO, manifest_list: str) -> tuple[ManifestFile, ...]:
     """Return the manifests of a list."""
-    with _reading(manifest_list):
+    with reading(manifest_list):
         return tuple(read_manifest_list(io.new_input(manifest_list)))
 
 
 def read_entries(io: FileIO, manifest: ManifestFile, discard_deleted: bool = True) -> list[ManifestEntry]:
     """Return the entries of a manifest, without those of deleted files unless they are wanted."""
-    with _reading(manifest.manifest_path):
+    with reading(manifest.manifest_path):
         return manifest.fetch_manifest_entry(io, discard_deleted=discard_deleted)
 
 
@@ -121,11 +122,11 @@ def all_files(io: FileIO, manifests: Sequence[ManifestFile], metadata: TableMeta
     return FilesOfSnapshot(ALL, tuple(entries))
 
 
-def unassigned(manifest: ManifestFile) -> ManifestFile:
-    """Return a manifest that gets its sequence number from the list it is written to."""
+def assigned(manifest: ManifestFile, sequence_number: int) -> ManifestFile:
+    """Return a manifest that a snapshot brings, with the sequence number that its entries inherit."""
     fresh = ManifestFile(*(manifest[place] for place in range(len(manifest))))  # copy() would share its fields
-    fresh.sequence_number = UNASSIGNED_SEQ
-    fresh.min_sequence_number = UNASSIGNED_SEQ
+    fresh.sequence_number = sequence_number
+    fresh.min_sequence_number = sequence_number
     return fresh
 
 
@@ -144,7 +145,7 @@ def write_added(
         metadata.schema(),
         io.new_output(path),
         snapshot_id,
-        _compression(metadata),
+        compression(metadata),
     ) as writer:
         for entry in own_entries(io, manifest, snapshot_id):
             if entry.status == ManifestEntryStatus.ADDED:
@@ -165,12 +166,12 @@ def write_list(
         snapshot.snapshot_id,
         snapshot.parent_snapshot_id,
         snapshot.sequence_number,
-        _compression(metadata),
+        compression(metadata),
     ) as writer:
         writer.add_manifests(list(manifests))
 
 
-def _compression(metadata: TableMetadata):  # type: ignore[no-untyped-def]  # noqa: ANN202 - PyIceberg's literal type
-    return metadata.properties.get(
-        TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
-    )
+def compression(metadata: TableMetadata) -> AvroCompressionCodec:
+    """Return how a table's Avro files are compressed."""
+    key, default = TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
+    return cast("AvroCompressionCodec", metadata.properties.get(key, default))

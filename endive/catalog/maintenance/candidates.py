@@ -13,6 +13,7 @@ If another table of the catalog is in the same location, nothing is deleted.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from posixpath import normpath
@@ -23,8 +24,9 @@ from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from endive.catalog.commit.manifests import read_entries, read_list
+from endive.catalog.commit.manifests import read_entries
 from endive.catalog.connection import FOLDER
+from endive.catalog.maintenance.lineage import READERS, lineage, list_changes
 from endive.errors import CorruptObjectError
 
 
@@ -46,25 +48,38 @@ class Reachable:
 def reachable(
     io: FileIO,
     snapshots: Iterable[Snapshot],
-    known: frozenset[str] = frozenset(),
+    known: frozenset[str] | None = frozenset(),
     problems: list[FileNotFoundError | CorruptObjectError] | None = None,
 ) -> Reachable:
-    """Return what snapshots need; manifests in `known` are not looked into.
+    """Return what snapshots need; manifests in `known` are not read, and none at all if it is None.
 
     `problems`: gets the errors about missing and damaged files; None: they are raised.
     """
-    lists: set[str] = set()
-    manifests: dict[str, ManifestFile] = {}
-    for snapshot in snapshots:
-        lists.add(snapshot.manifest_list)
-        with _noting(problems):
-            manifests |= {one.manifest_path: one for one in read_list(io, snapshot.manifest_list)}
-    files: set[str] = set()
-    for path in manifests.keys() - known:
-        with _noting(problems):
-            entries = read_entries(io, manifests[path])
-            files |= {one.data_file.file_path for one in entries if one.status != ManifestEntryStatus.DELETED}
-    return Reachable(frozenset(lists), frozenset(manifests), frozenset(files))
+    wanted = tuple(snapshots)
+    lists = frozenset(one.manifest_list for one in wanted)
+    with ThreadPoolExecutor(READERS, thread_name_prefix="endive-files") as pool:
+        manifests: dict[str, ManifestFile] = {}
+        for _, change in list_changes(io, lineage(wanted), pool):
+            with _noting(problems):
+                if isinstance(change, Exception):
+                    raise change
+                manifests |= {one.manifest_path: one for one in change.added}
+        unread = [one for path, one in manifests.items() if known is not None and path not in known]
+        files: set[str] = set()
+        for reading in [pool.submit(_live_files, io, one) for one in unread]:
+            with _noting(problems):
+                files |= reading.result()
+    return Reachable(lists, frozenset(manifests), frozenset(files))
+
+
+def _live_files(io: FileIO, manifest: ManifestFile) -> set[str]:
+    entries = read_entries(io, manifest)
+    return {one.data_file.file_path for one in entries if one.status != ManifestEntryStatus.DELETED}
+
+
+def manifests_of(io: FileIO, snapshots: Sequence[Snapshot]) -> frozenset[str]:
+    """Return the paths of the manifests that snapshots need."""
+    return reachable(io, snapshots, known=None).manifests
 
 
 @contextmanager
@@ -87,9 +102,7 @@ def named_by(metadata: TableMetadata, metadata_location: str) -> set[str]:
 
 def unneeded(io: FileIO, gone: Sequence[Snapshot], remaining: Sequence[Snapshot]) -> tuple[str, ...]:
     """Return the files that snapshots needed which are gone, and that no remaining one needs; data files first."""
-    kept_manifests = frozenset(
-        one.manifest_path for snapshot in remaining for one in read_list(io, snapshot.manifest_list)
-    )
+    kept_manifests = manifests_of(io, remaining)
     before = reachable(io, gone, known=kept_manifests)
     after = reachable(io, remaining) if before.files else Reachable(frozenset(), kept_manifests, frozenset())
     return (

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
@@ -24,7 +23,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from endive.catalog.operations.refs import RequirementsAndUpdates
+from endive.catalog.operations.refs import RequirementsAndUpdates, ancestors
 from endive.errors import ConfigurationError
 
 MAX_AGE_MS = TableProperties.MAX_SNAPSHOT_AGE_MS
@@ -64,7 +63,7 @@ def expiring(
         one.snapshot_id
         for name, ref in metadata.refs.items()
         if name not in gone
-        for one in ancestors_of(metadata.snapshot_by_id(ref.snapshot_id), metadata)
+        for one in ancestors(metadata, ref.snapshot_id)
     }
     ids = tuple(
         one.snapshot_id
@@ -97,7 +96,7 @@ def _kept_by(metadata: TableMetadata, ref: SnapshotRef, now_ms: int, limit_ms: i
         return kept
     own_limit_ms = now_ms - ref.max_snapshot_age_ms if ref.max_snapshot_age_ms is not None else limit_ms
     count = max(at_least, ref.min_snapshots_to_keep or 1)
-    for place, one in enumerate(ancestors_of(metadata.snapshot_by_id(ref.snapshot_id), metadata)):
+    for place, one in enumerate(ancestors(metadata, ref.snapshot_id)):
         if place < count or one.timestamp_ms >= own_limit_ms:
             kept.add(one.snapshot_id)
     return kept

@@ -42,6 +42,8 @@ class RowsReport:
     tables: list[Identifier]
     """Tables whose records can be read."""
     findings: list[Finding]
+    snapshots: int
+    """Number of the snapshots' rows."""
     leftovers: int
     """Rows of dropped tables and expired snapshots that are still to be deleted: harmless."""
 
@@ -77,7 +79,8 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
         findings += _strays_of_snapshots(rows, snapshots)
     leftovers = sum(_uuid_of(key, space) in left for space in BY_UUID for key, _ in spaces[space])
     leftovers += sum(_is_leftover(key, set(), pending) for key, _ in spaces[keys.FILES])
-    return RowsReport([record.identifier for record in records], findings + _shared_uuids(records), leftovers)
+    names = [record.identifier for record in records]
+    return RowsReport(names, findings + _shared_uuids(records), len(spaces[keys.SNAPSHOTS]), leftovers)
 
 
 BY_UUID = (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.IMPORTED)

@@ -5,7 +5,7 @@ All of it is pure: from a table's metadata to a snapshot, or to Iceberg's requir
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
@@ -53,9 +53,20 @@ def _beginning(metadata: TableMetadata) -> str:
     return f"the table's history begins later, at {begins} UTC; earlier snapshots may have expired"
 
 
+def ancestors(metadata: TableMetadata, snapshot_id: int | None) -> list[Snapshot]:
+    """Return a snapshot and those that it comes from, as far as they are in the table, newest first."""
+    by_id = {one.snapshot_id: one for one in metadata.snapshots}
+    found: list[Snapshot] = []
+    next_id = snapshot_id
+    while next_id is not None and (one := by_id.pop(next_id, None)) is not None:  # popped: a cycle of parents must end
+        found.append(one)
+        next_id = one.parent_snapshot_id
+    return found
+
+
 def is_ancestor(metadata: TableMetadata, snapshot_id: int) -> bool:
     """Whether the current snapshot is, or comes from, this one."""
-    return any(one.snapshot_id == snapshot_id for one in ancestors_of(metadata.current_snapshot(), metadata))
+    return any(one.snapshot_id == snapshot_id for one in ancestors(metadata, metadata.current_snapshot_id))
 
 
 def roll_back(metadata: TableMetadata, snapshot_id: int | None, unix_ms: int | None = None) -> RequirementsAndUpdates:

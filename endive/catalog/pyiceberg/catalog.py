@@ -129,10 +129,11 @@ class EndiveCatalog(CatalogWithStagedTables):
             for one in transactions
         ]
         with _as_pyiceberg():
-            loaded = self.kv.commit_and_load(changes, commit_id)
-        for one, table in zip(transactions, loaded, strict=True):
-            base = base_table_of(one)
-            base.metadata, base.metadata_location = table.metadata, table.metadata_location
+            loaded = {table.identifier: table for table in self.kv.commit_and_load(changes, commit_id)}
+        for base in map(base_table_of, transactions):
+            table = loaded.get(base.name())
+            if table is not None:  # None: this is a retry, and the table was dropped or renamed since
+                base.metadata, base.metadata_location = table.metadata, table.metadata_location
 
     def create_tables(self) -> None:
         """Do nothing: the catalog is there once it is open. PyIceberg's SQL catalog has a method of this name."""

@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
+from endive.catalog import KVCatalog
 from endive.catalog.connection import FOLDER, open_place, url_of
 from endive.catalog.maintenance.check import CatalogReport
 from endive.catalog.maintenance.check import check as check_catalog
 from endive.catalog.maintenance.row_check import Finding
 from endive.cli.catalog.arguments import Endpoint, Json, Properties, Url, as_typed, opened, reach, require_lasting
 from endive.cli.catalog.rendering import print_json
-from endive.cli.console import output
+from endive.cli.console import output, progress_to
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import CatalogNotFoundError, CorruptObjectError, MissingObjectError, StoreNotFoundError
 from endive.kv.maintenance.check import check_store
@@ -45,12 +46,20 @@ def check(
     report = CatalogReport()
     try:
         with opened(url, endpoint, properties) as catalog:
-            report = check_catalog(catalog.store, catalog.files, name, data_files)
+            report = _checked(catalog, name, data_files)
     except (CorruptObjectError, MissingObjectError) as error:
         findings.append(Finding(str(error), "the catalog cannot be opened, and its tables were not checked"))
     _print(findings + report.findings, report, as_json)
     if findings or report.findings:
         raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+def _checked(catalog: KVCatalog, name: str | None, data_files: bool) -> CatalogReport:
+    """Check the records and files, and show the progress."""
+    with progress_to(1.0, "checking snapshots") as shown:
+        return check_catalog(
+            catalog.store, catalog.files, name, data_files, lambda done, total: shown(done / max(total, 1))
+        )
 
 
 def _store_findings(url: str, settings: dict[str, str]) -> list[Finding]:

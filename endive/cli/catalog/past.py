@@ -5,13 +5,13 @@ from typing import Annotated, Any
 import typer
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog import KVCatalog, LoadedTable
 from endive.catalog.maintenance.expiry import ExpiredSnapshots
 from endive.catalog.maintenance.purge import require_gc_enabled
 from endive.catalog.maintenance.retention import expiring
-from endive.catalog.operations.refs import is_ancestor, snapshot_at, snapshot_by_id, snapshot_by_ref
+from endive.catalog.operations.refs import ancestors, is_ancestor, snapshot_at, snapshot_by_id, snapshot_by_ref
 from endive.cli.catalog.arguments import Endpoint, Json, Properties, TableName, Url, opened
 from endive.cli.catalog.rendering import count, kept, operation, print_json, print_rows, refs_at, say, snapshot_document
 from endive.cli.catalog.times import duration_ms, iso, limit_ms, moment_ms, shown
@@ -51,7 +51,7 @@ def history(
     """
     with opened(url, endpoint, properties) as catalog:
         metadata = catalog.load_table(name).metadata
-    current = {one.snapshot_id for one in ancestors_of(metadata.current_snapshot(), metadata)}
+    current = {one.snapshot_id for one in ancestors(metadata, metadata.current_snapshot_id)}
     if as_json:
         log = [{"snapshot_id": one.snapshot_id, "timestamp": iso(one.timestamp_ms)} for one in metadata.snapshot_log]
         documents = [

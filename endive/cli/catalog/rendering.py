@@ -10,12 +10,16 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
+from rich.cells import cell_len
 from rich.table import Table
+from rich.text import Text
 
 from endive.cli.catalog.times import iso, span
 from endive.cli.console import output
 from endive.wording import counted
 
+GAP = "  "
+"""Between two columns."""
 SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -25,13 +29,30 @@ def print_json(value: object) -> None:
 
 
 def print_rows(headings: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[str] = ()) -> None:
-    """Print a table; the columns named in `numbers` to the right."""
+    """Print a table; the columns named in `numbers` to the right. Cells are folded if it is wider than the terminal."""
+    cells = [[cell(value) for value in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
+    if sum(widths) + len(GAP) * len(widths) <= output.width:
+        output.print(Text(_aligned(headings, headings, widths, numbers), "bold"), soft_wrap=True)
+        if cells:  # at once: a table of thousands of rows would take Rich half a minute
+            output.out("\n".join(_aligned(row, headings, widths, numbers) for row in cells), highlight=False)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for heading in headings:
         table.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(output.escape(cell(value)) for value in row))
+    for row in cells:
+        table.add_row(*map(output.escape, row))
     output.print(table)
+
+
+def _aligned(row: Sequence[str], headings: Sequence[str], widths: Sequence[int], numbers: Sequence[str]) -> str:
+    """Return a row of cells as one line."""
+    padding = [" " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)]
+    cells = [
+        f"{space}{text}" if heading in numbers else f"{text}{space}"
+        for text, space, heading in zip(row, padding, headings, strict=True)
+    ]
+    return GAP.join(cells).rstrip()
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:

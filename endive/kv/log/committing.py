@@ -33,7 +33,8 @@ likely to win again. `endive.kv.turns` lets it wait for others now and then.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from endive.errors import (
@@ -45,7 +46,9 @@ from endive.errors import (
     OutcomeUnknownError,
 )
 from endive.kv.log.epochs import REFRESHES_MAX, reopen
-from endive.kv.log.state import StoreState, refreshed
+from endive.kv.log.helping import carry_out, read_intentions, result_of, to_carry_out
+from endive.kv.log.intentions import Decided, Intention
+from endive.kv.log.state import StoreState, look, refreshed
 from endive.kv.log.wal import WAL, WalEntry
 from endive.kv.sst.format import Rows, encode_sst
 from endive.kv.sst.reading import TableCache
@@ -84,6 +87,14 @@ class Committed:
     """Number of its WAL entry; 0 if it wrote no rows."""
     losses: int = 0
     """Races that were lost on the way."""
+    decided: Decided | None = None
+    """How the writer's own intention was decided."""
+    carried: tuple[str, ...] = ()
+    """Names of the intentions that its entry has decided."""
+    closed: tuple[str, ...] = ()
+    """Names of intentions that were decided or had expired before: their objects can be deleted."""
+    known: tuple[Intention, ...] = ()
+    """Intentions that were read, for the next batch."""
 
 
 def prepare(
@@ -115,11 +126,17 @@ def commit_batch(
     cache: TableCache,
     refreshes_max: int = REFRESHES_MAX,
     rows: Mapping[bytes, bytes | None] = NO_ROWS,
+    own: Intention | None = None,
+    by: str = "",
+    known: tuple[Intention, ...] = (),
 ) -> Steps[Committed]:
     """Run functions on the newest state and make their rows durable in one WAL entry, with no other entry in flight.
 
+    Pending intentions are carried out in the same entry, `by` this writer; `known` ones are not read again. With an
+    `own` intention it returns when that is decided, by this writer or another one.
+
     Errors of single functions are in their outcomes. `OutcomeUnknownError`: the batch may be durable or not; a state
-    with an epoch of its own must not be used again. Any other error: nothing was written.
+    with an epoch of its own must not be used again. Any other error: nothing was written, except by an `own` intention.
     """
     is_fresh = False
     for losses in range(ATTEMPTS_MAX):
@@ -127,24 +144,64 @@ def commit_batch(
             state = yield from reopen(state, state.manifest.value.max_parallel_writes, refreshes_max)
             is_fresh = True
         try:
-            prepared = yield from prepare(state, functions, cache, rows)
+            if own is not None:
+                decided = yield from result_of(own, state, cache)
+                if decided is not None:
+                    return Committed(state, (), 0, losses, decided, known=known)
+            known = yield from read_intentions(state, known)
+            chosen = to_carry_out(known, own)
+            helped = tuple(partial(carry_out, one, by) for one in chosen)
+            prepared = yield from prepare(state, (*functions, *helped), cache, rows)
         except MissingObjectError as error:
             state = yield from after_missing(state, error)
             is_fresh = True
             continue
         if prepared.entry is not None:
-            ended, is_committed = yield from _append(prepared, prepared.entry)
+            try:
+                ended, is_committed = yield from _append(prepared, prepared.entry)
+            except OutcomeUnknownError:
+                if own is None or functions or rows or state.own_epoch:
+                    raise
+                # The log will show whether the intention was decided. If not, it is carried out under its own name.
+                ended = yield from refreshed(state)
+                is_committed = False
             if is_committed:
-                return Committed(ended, prepared.outcomes, prepared.entry.number, losses)
+                return _committed(ended, prepared, len(functions), chosen, own, losses, known)
         else:
-            if is_fresh:
-                return Committed(state, prepared.outcomes, 0, losses)
+            if is_fresh or not (functions or own):
+                return _committed(state, prepared, len(functions), chosen, own, losses, known)
             ended = yield from refreshed(state)
             if ended.wal_end == state.wal_end:
-                return Committed(ended, prepared.outcomes, 0, losses)
+                return _committed(ended, prepared, len(functions), chosen, own, losses, known)
         state = ended
         is_fresh = True
     raise AttemptsExhaustedError(WAL.prefix, ATTEMPTS_MAX)
+
+
+def _committed(
+    state: StoreState,
+    prepared: Prepared,
+    functions: int,
+    chosen: tuple[Intention, ...],
+    own: Intention | None,
+    losses: int,
+    known: tuple[Intention, ...],
+) -> Committed:
+    """Return the result of a batch: its entry counts, or it has nothing to write and its state is the newest."""
+    helped = tuple(zip(chosen, prepared.outcomes[functions:], strict=True))
+    mine = next((outcome for one, outcome in helped if own is not None and one.name == own.name), Outcome())
+    if mine.error is not None:
+        raise mine.error  # an error of the object store: the intention is not decided
+    return Committed(
+        state,
+        prepared.outcomes[:functions],
+        0 if prepared.entry is None else prepared.entry.number,
+        losses,
+        mine.value,
+        tuple(one.name for one, outcome in helped if outcome.value is not None),
+        tuple(one.name for one, outcome in helped if outcome.value is None and outcome.error is None),
+        known,
+    )
 
 
 def after_missing(state: StoreState, error: MissingObjectError) -> Steps[StoreState]:
@@ -215,11 +272,11 @@ def append_shared(state: StoreState, entry: WalEntry) -> Steps[tuple[StoreState,
 
 def _settle(state: StoreState, entry: WalEntry, is_ours: bool) -> Steps[tuple[StoreState, bool]]:
     """Return the state after an entry that was created, or may have been, and whether it counts."""
-    newer = yield from newer_than(state.manifest)
+    newer, intentions = yield from look(state.manifest)
     if newer is None or newer.value.wal_id_last_compacted < entry.number:
         if not is_ours:
             raise OutcomeUnknownError(WAL.path_of(entry.number))
-        ended = state.with_entries((entry,))
+        ended = replace(state.with_entries((entry,)), intentions=intentions)
         return (ended if newer is None else ended.with_manifest(newer)), True
     put_id = newer.value.put_id_of(entry.number)
     if put_id is None:

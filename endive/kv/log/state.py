@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from endive.errors import AttemptsExhaustedError, MissingObjectError
+from endive.kv.log.intentions import names_in
 from endive.kv.log.recent import Recent
 from endive.kv.log.wal import WAL, WalEntry, decode_entries, paths_between, replay
 from endive.kv.manifest import StoreManifest
 from endive.kv.manifest_format import MANIFESTS
-from endive.kv.views import newer_than
 from endive.protocol.fencing import contiguous_end
 from endive.protocol.requests import GetAll, Steps, ask
-from endive.protocol.sequenced import Numbered, newest
+from endive.protocol.sequenced import Numbered, newest, newest_listed
 
 ROUNDS_MAX = 100
 READ_AHEAD = 2
@@ -40,6 +40,8 @@ class StoreState:
     """The epoch that this process has for itself; 0: it writes in a shared one."""
     wal_epoch: int = 0
     """The highest epoch of the WAL entries that were read: it decides which later ones are void."""
+    intentions: tuple[str, ...] = ()
+    """Names of the intentions that the last listing showed. A hint: some may be decided, others may have come since."""
 
     @property
     def is_writable(self) -> bool:
@@ -94,23 +96,25 @@ def newest_state() -> Steps[StoreState | None]:
     return (yield from refreshed(state_at(manifest)))
 
 
-def refreshed(state: StoreState, is_behind: bool = False) -> Steps[StoreState]:
+def refreshed(state: StoreState, is_behind: bool = False, read: tuple[WalEntry, ...] = ()) -> Steps[StoreState]:
     """Return the newest state: it has everything that was durable when this was called.
 
-    `is_behind`: the next entry is known to exist, so a few are requested at once instead of listed first.
+    `is_behind`: the next entry is known to exist, so a few are requested at once instead of listed first. `read`: the
+    next entries, read before this was called; the state then has these and need not have later ones.
     """
     for _ in range(ROUNDS_MAX):
-        entries: tuple[WalEntry, ...] | None = ()
+        entries: tuple[WalEntry, ...] | None = read
         if is_behind:
             entries = yield from _next_entries(state)
-        if not entries or len(entries) == READ_AHEAD:
+        if not entries or (len(entries) == READ_AHEAD and not read):
             end = yield from contiguous_end(WAL, state.wal_end)
             entries = yield from replay(state.wal_end, end, state.wal_epoch)
-        is_behind = False
-        newer = yield from newer_than(state.manifest)
+        is_behind, read = False, ()
+        newer, intentions = yield from look(state.manifest)
+        state = replace(state, intentions=intentions)
         if newer is not None and newer.value.wal_id_last_compacted > state.wal_end:
             # Entries that were read may be stale, and entries that are missing may have been deleted.
-            state = state_at(newer, state.own_epoch)
+            state = replace(state_at(newer, state.own_epoch), intentions=intentions)
             continue
         if entries is None:
             raise MissingObjectError(WAL.path_of(state.wal_end + 1))
@@ -123,6 +127,12 @@ def refreshed(state: StoreState, is_behind: bool = False) -> Steps[StoreState]:
             return state
         # The fences of that epoch may have come after the listing: read again, so that the state includes them.
     raise AttemptsExhaustedError(WAL.prefix, ROUNDS_MAX)
+
+
+def look(manifest: Numbered[StoreManifest]) -> Steps[tuple[Numbered[StoreManifest] | None, tuple[str, ...]]]:
+    """Return the newest manifest if it is newer than this one, and the names of pending intentions: one listing."""
+    newer, listing = yield from newest_listed(MANIFESTS, manifest.number)
+    return newer, names_in(listing)
 
 
 def _next_entries(state: StoreState) -> Steps[tuple[WalEntry, ...]]:

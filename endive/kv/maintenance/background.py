@@ -1,18 +1,23 @@
 """Compactor and garbage collector inside a writer's process: one background thread, with the same protocols."""
 
 import logging
+import os
+import threading
 from collections.abc import Iterator
 from threading import Event, Lock, Thread, main_thread
 from time import monotonic
 from typing import Protocol
+from weakref import WeakSet
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import EndiveError, FencedError, OutcomeUnknownError, StoreClosedError
-from endive.kv.maintenance.compactor import Compaction, claim_compactor, compact_levels, compact_wal
+from endive.kv.maintenance.claim import Claim, Maintained, claim_maintenance, maintain, release_maintenance
+from endive.kv.maintenance.compactor import Compaction, compact_levels, compact_wal
 from endive.kv.maintenance.garbage_collector import Collected, collect_garbage
 from endive.kv.options import StoreOptions
 from endive.logs import log_error, log_event
 from endive.objects.two_phase import TwoPhaseStore
+from endive.protocol.requests import Now
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +38,7 @@ class MaintainedStore(Protocol):
         """Take over the manifest that a compaction has just written."""
         ...
 
-    def wants_compaction(self, factor: float) -> bool:
+    def wants_compaction(self) -> bool:
         """Whether enough rows are in the WAL that are not in the levels."""
         ...
 
@@ -69,8 +74,24 @@ def _recover(objects: TwoPhaseStore) -> None:
         log_event(log, "recovered", level, copied=len(done.copied), orphans=len(done.orphans), lost=" ".join(done.lost))
 
 
+def report(done: Maintained) -> None:
+    """Log what a process has done before its end."""
+    for one in done.compactions:
+        event, count = ("compacted", one.entries) if one.entries else ("merged", one.runs)
+        kind = "entries" if one.entries else "runs"
+        log_event(log, event, rows=one.rows, manifest_id=one.manifest.number, **{kind: count})
+    gone = done.collected
+    if gone is None:
+        return
+    log_event(log, "collected", manifests=len(gone.manifests), wal_entries=len(gone.wal_entries), ssts=len(gone.ssts))
+
+
 class BackgroundMaintenance:
-    """A thread that polls, and compacts and collects garbage if the store was opened that way."""
+    """A thread that polls, and compacts and collects garbage if the store was opened that way.
+
+    A process that ends before the thread had something to do does its share at its end (`finish`), whether the store
+    is closed or not.
+    """
 
     def __init__(
         self, store: MaintainedStore, driver: BlockingDriver, options: StoreOptions, factor: float = 1.0
@@ -79,16 +100,19 @@ class BackgroundMaintenance:
         self._driver = driver
         self._options = options
         self._factor = factor
-        """By how much compactions and collections are rarer than the options say."""
-        self._epoch = 0
-        """Of the compactor; 0: not claimed. It is claimed when there is something to compact."""
+        """By how much collections are rarer than the options say: processes should not all collect at once."""
+        self._claim: Claim | None = None
+        """While this process compacts, and until the claim expires."""
         self._busy = Lock()
+        self._is_finished = not options.compact_here
+        self._pid = os.getpid()
         self._stopped = Event()
         self._wanted = Event()
         self._thread = Thread(target=self._run, name="endive-maintenance", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
+        _unfinished.add(self)
         self._thread.start()
 
     def stop(self) -> None:
@@ -97,30 +121,72 @@ class BackgroundMaintenance:
         self._wanted.set()
         self._thread.join()
 
+    def finish(self) -> None:
+        """Compact and collect garbage before the process ends, if there is enough to do and no other process does it.
+
+        Never raises: the process's commits are acknowledged, and the next process tries again.
+        """
+        _unfinished.discard(self)
+        if self._is_finished or os.getpid() != self._pid:
+            return
+        self._is_finished = True
+        with self._busy:
+            try:
+                self._release()
+                if self._store.wants_compaction():
+                    self._share()
+            except EndiveError as error:
+                log_error(log, "maintenance_failed", error)
+
+    def _share(self) -> None:
+        options = self._options
+        if isinstance(self._driver.objects, TwoPhaseStore):
+            _recover(self._driver.objects)
+        share = maintain(options.closing_ms, options.maintenance_lease_s, options.retention_ms)
+        done = self._driver.run(share)
+        if done is not None:
+            report(done)
+
     def hurry(self) -> None:
         """Begin the next round now: writes wait for compaction."""
         self._wanted.set()
 
     def compact(self, everything: bool = False) -> None:
-        """Merge the WAL into the levels, and levels, until there is nothing more to do."""
+        """Merge the WAL into the levels, and levels, until there is nothing more to do; other compactors are fenced."""
         with self._busy:
-            try:
-                self._compact(everything)
-            except FencedError:
-                self._epoch = 0  # another compactor is active; claim again when there is something to compact
-                raise
+            self._compact(everything, is_forced=True)
+            self._release()
 
     def collect(self) -> Collected:
         """Run the garbage collector."""
         with self._busy:
             return collect_now(self._driver, self._options.retention_ms)
 
-    def _compact(self, everything: bool) -> None:
-        self._epoch = self._epoch or self._driver.run(claim_compactor())
-        for _ in compactions(self._driver, self._epoch, everything):
-            self._store.refresh()
-            if self._stopped.is_set():
-                return
+    def _compact(self, everything: bool, is_forced: bool) -> None:
+        claim = self._claimed(is_forced)
+        if claim is None:
+            return
+        try:
+            for _ in compactions(self._driver, claim.epoch, everything):
+                self._store.refresh()
+                if self._stopped.is_set():
+                    return
+        except FencedError:
+            self._claim = None  # another compactor is active; claim again when there is something to compact
+            raise
+
+    def _claimed(self, is_forced: bool) -> Claim | None:
+        """Return this process's claim; None: another process has it. One that expires soon is renewed."""
+        lease_s, now_s = self._options.maintenance_lease_s, self._driver.answer(Now()) // 1000
+        own = self._claim
+        if own is None or not now_s + lease_s // 2 <= own.expire_unix_s <= now_s + lease_s:
+            self._claim = self._driver.run(claim_maintenance(lease_s, own.id if own else "", is_forced))
+        return self._claim
+
+    def _release(self) -> None:
+        if self._claim is not None:
+            self._driver.run(release_maintenance(self._claim))
+            self._claim = None
 
     def _run(self) -> None:
         options = self._options
@@ -135,8 +201,9 @@ class BackgroundMaintenance:
                 self._store.poll()
                 if not options.compact_here:
                     continue
-                if self._store.wants_compaction(self._factor) and monotonic() >= rested_s:
-                    self.compact()
+                if self._store.wants_compaction() and monotonic() >= rested_s:
+                    with self._busy:
+                        self._compact(everything=False, is_forced=False)
                 if (monotonic() - collected_s) * 1000 >= options.collect_interval_ms * self._factor:
                     collected_s = monotonic()
                     self.collect()
@@ -153,3 +220,18 @@ class BackgroundMaintenance:
                 if not main_thread().is_alive():
                     return  # the interpreter ends, and its pools take no more work
                 log.exception("maintenance_failed")
+
+
+_unfinished: WeakSet[BackgroundMaintenance] = WeakSet()
+"""Of stores that were not closed."""
+
+
+def _finish_all() -> None:
+    for maintenance in list(_unfinished):
+        maintenance.stop()
+        maintenance.finish()
+
+
+# Most programs never close a catalog. Pools of threads stop before `atexit`, and this runs before they do, as
+# `concurrent.futures` itself does.
+threading._register_atexit(_finish_all)  # type: ignore[attr-defined]

@@ -29,9 +29,9 @@ from endive.kv.log.opening import require_newest
 from endive.kv.log.wal import NO_ROWS, WAL, is_void, paths_between
 from endive.kv.manifest import SortedRun, SstInfo, StoreManifest
 from endive.kv.manifest_format import MANIFESTS
-from endive.kv.sst.format import BLOCK_BYTES, Footer, Index, Rows, decode_footer, decode_sst, encode_sst
-from endive.kv.sst.merge import KeyRange, cut, key_ranges, merge
-from endive.kv.sst.reading import NoCache, load_index, load_range, sst_path
+from endive.kv.sst.format import BLOCK_BYTES, Footer, Rows, decode_footer, decode_sst, encode_sst
+from endive.kv.sst.merge import cut, key_ranges, merge
+from endive.kv.sst.reading import Fetched, NoCache, fetch_indexes, load_ranges, sst_path
 from endive.protocol.fencing import contiguous_end
 from endive.protocol.requests import GetAll, NewId, Steps, ask, create
 from endive.protocol.sequenced import ATTEMPTS_MAX, Numbered, update
@@ -41,7 +41,7 @@ RANGE_BYTES = 32 * 1024 * 1024
 SST_BYTES = 32 * 1024 * 1024
 WAL_BYTES = 64 * 1024 * 1024
 """Keys and values that one pass takes in, before compression."""
-ENTRIES_AT_ONCE = 16
+ENTRIES_AT_ONCE = 32
 ROLE = "compactor"
 
 
@@ -140,34 +140,46 @@ def _with_wal(
     return base.value.with_wal_compacted(put_id, epoch, after, put_ids, row_seq, run, last)
 
 
-def compact_levels(epoch: int, everything: bool = False) -> Steps[Compaction | None]:
-    """Merge the runs of a level that has enough of them; `everything`: all runs of all levels. None: nothing to do."""
+def compact_levels(epoch: int, everything: bool = False, bytes_max: int | None = None) -> Steps[Compaction | None]:
+    """Merge the runs of a level that has enough of them; `everything`: all runs of all levels. None: nothing to do.
+
+    `bytes_max`: leave larger merges to others.
+    """
     base = yield from _owned(epoch)
     merged = base.value.runs if everything else full_level(base.value)
     if not merged or (everything and len(merged) == 1):
         return None
+    if bytes_max is not None and sum(run.size_bytes for run in merged) > bytes_max:
+        return None
     keep_tombstones = merged[-1] != base.value.runs[-1]
-    indexes = yield from _indexes(merged)
-    if indexes is None:
+    try:
+        ssts = yield from _merge(merged, epoch, base.value.sst_id_last, keep_tombstones)
+    except MissingObjectError as error:
         now = yield from require_newest()
-        raise _lost_or_fenced(epoch, now, sst_path(merged[0].ssts[0].id))
-    ssts: tuple[SstInfo, ...] = ()
-    rows_written = 0
-    ranges = key_ranges([index for _, index in indexes], RANGE_BYTES, BLOCK_BYTES)
-    for number in range(len(ranges)):
-        rows = yield from _merged_range(indexes, ranges[number], keep_tombstones)
-        if rows is None:
-            now = yield from require_newest()
-            raise _lost_or_fenced(epoch, now, sst_path(merged[0].ssts[0].id))
-        written = yield from _write(cut(rows, SST_BYTES), epoch, ssts[-1].id if ssts else base.value.sst_id_last)
-        ssts += written
-        rows_written += len(rows.keys)
+        raise _lost_or_fenced(epoch, now, error.path) from error
     run = SortedRun(merged[-1].level + 1, ssts) if ssts else None
     last = ssts[-1].id if ssts else base.value.sst_id_last
     put_id = yield from ask(NewId())
     change = partial(_with_merged, put_id=put_id, epoch=epoch, merged=merged, run=run, last=last)
     manifest = yield from update(MANIFESTS, change)
-    return Compaction(manifest, runs=len(merged), rows=rows_written)
+    return Compaction(manifest, runs=len(merged), rows=sum(sst.rows for sst in ssts))
+
+
+def _merge(runs: tuple[SortedRun, ...], epoch: int, last_id: int, keep_tombstones: bool) -> Steps[tuple[SstInfo, ...]]:
+    """Write the rows of runs as new SSTs, one range of keys after the other."""
+    files = tuple(sst for run in reversed(runs) for sst in run.ssts)  # oldest first
+    fetched = Fetched(NoCache())
+    yield from fetch_indexes(files, fetched)
+    indexed = tuple((sst, fetched.indexes[sst.id]) for sst in files)
+    fetched = Fetched(NoCache())  # blocks of small files are read again with their range: few, and bounded memory
+    ssts: tuple[SstInfo, ...] = ()
+    ranges = key_ranges([index for _, index in indexed], RANGE_BYTES, BLOCK_BYTES)
+    for number in range(len(ranges)):
+        sources = yield from load_ranges(indexed, ranges[number])
+        rows = merge(sources, keep_tombstones)
+        written = yield from _write(cut(rows, SST_BYTES), epoch, ssts[-1].id if ssts else last_id)
+        ssts += written
+    return ssts
 
 
 def _with_merged(
@@ -195,30 +207,6 @@ def _owned(epoch: int) -> Steps[Numbered[StoreManifest]]:
     if base.value.compactor_epoch != epoch:
         raise FencedError(ROLE, epoch, base.value.compactor_epoch)
     return base
-
-
-def _indexes(runs: tuple[SortedRun, ...]) -> Steps[tuple[tuple[SstInfo, Index], ...] | None]:
-    """Return all SSTs of the runs with their indexes, oldest run first; None if one is gone."""
-    ssts = tuple(sst for run in reversed(runs) for sst in run.ssts)
-    found: tuple[tuple[SstInfo, Index], ...] = ()
-    for number in range(len(ssts)):
-        index = yield from load_index(ssts[number], NoCache())
-        if index is None:
-            return None
-        found = (*found, (ssts[number], index))
-    return found
-
-
-def _merged_range(
-    indexes: tuple[tuple[SstInfo, Index], ...], keys: KeyRange, keep_tombstones: bool
-) -> Steps[Rows | None]:
-    sources: list[Rows] = []
-    for number in range(len(indexes)):
-        rows = yield from load_range(*indexes[number], keys)
-        if rows is None:
-            return None
-        sources.append(rows)
-    return merge(sources, keep_tombstones)
 
 
 def _write(pieces: list[Rows], epoch: int, last_id: int) -> Steps[tuple[SstInfo, ...]]:

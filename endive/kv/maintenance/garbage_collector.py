@@ -27,8 +27,8 @@ from endive.kv.log.wal import WAL, is_fence
 from endive.kv.manifest import StoreManifest
 from endive.kv.manifest_format import MANIFESTS
 from endive.kv.sst.reading import LEVELS_PREFIX, LEVELS_SUFFIX, sst_path
-from endive.protocol.requests import Delete, GetAll, List, NewId, Now, ObjectInfo, Steps, ask
-from endive.protocol.sequenced import Numbered, collect, newest, numbers_in, update
+from endive.protocol.requests import GetAll, List, NewId, Now, ObjectInfo, Steps, ask
+from endive.protocol.sequenced import Numbered, collect, delete_all, newest, numbers_in, update
 
 RETENTION_MS = 15 * 60 * 1000
 """How long a superseded manifest stays active without a checkpoint. A scan that takes longer should make one."""
@@ -63,9 +63,7 @@ def collect_garbage(retention_ms: int = RETENTION_MS) -> Steps[Collected]:
     kept = {needs.current.number, *(other.number for other in needs.others)}
     known = numbers_in(needs.listing, MANIFESTS.prefix, MANIFESTS.suffix)
     manifests = tuple(number for number in known if number < needs.current.number and number not in kept)
-    paths = tuple(map(WAL.path_of, entries)) + tuple(map(sst_path, ssts))
-    for number in range(len(paths)):
-        yield from ask(Delete(paths[number]))
+    yield from delete_all((*map(WAL.path_of, entries), *map(sst_path, ssts)))
     yield from collect(MANIFESTS, manifests)
     return Collected(manifests, entries, ssts)
 

@@ -1,5 +1,6 @@
 """Merging rows: for each key the newest row, in key order."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -78,12 +79,8 @@ def key_ranges(indexes: Sequence[Index], bytes_max: int, block_bytes: int) -> tu
 
 def blocks_within(index: Index, keys: KeyRange) -> range:
     """Return the numbers of the blocks that may hold keys of a range."""
-    first = 0 if keys.start is None else (index.block_of(keys.start) or 0)
     if keys.start is not None and keys.start > index.last_key:
         return range(0)
-    numbers = [
-        number
-        for number in range(first, len(index.places))
-        if keys.end is None or index.places[number].first_key < keys.end
-    ]
-    return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
+    first = 0 if keys.start is None else (index.block_of(keys.start) or 0)
+    end = len(index.places) if keys.end is None else bisect_left(index.first_keys, keys.end)
+    return range(first, max(first, end))

@@ -12,9 +12,10 @@ from pyiceberg.types import LongType
 from endive.catalog import KVCatalog, TableChange
 from endive.catalog.commit import apply as commit
 from endive.catalog.commit import rebase
+from endive.catalog.commit.prepared import NO_VERSION
 from endive.catalog.model.transaction import TransactionFunction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
-from endive.errors import CommitConflictError
+from endive.errors import CommitConflictError, NotInCatalogError
 from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of, setting
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
@@ -41,6 +42,34 @@ def test_a_retry_to_several_tables_is_recognised_by_one_stored_result(
     assert again[1] == first[1]
     assert [one.version for one in again] == [catalog.kv.load_table(name).version for name in names]
     assert [catalog.kv.load_table(name).metadata.properties["k"] for name in names] == ["4", "first", "other"]
+
+
+@pytest.mark.parametrize("end", ["drop", "rename"])
+def test_a_retry_is_recognised_after_another_table_of_the_commit_was_dropped_or_renamed(
+    catalog: EndiveCatalog, table: Table, end: str
+) -> None:
+    catalog.create_table("db.u", NUMBERS)
+    together = [catalog.load_table(name).transaction() for name in (NAME, "db.u")]
+    for transaction in together:
+        transaction.append(numbers(1))
+    changes = [
+        TableChange(name, one._requirements, one._updates)
+        for name, one in zip((NAME, ("db", "u")), together, strict=True)
+    ]
+    first = catalog.kv.commit_many(changes, "once")
+    if end == "drop":
+        catalog.drop_table("db.u")
+    else:
+        catalog.rename_table("db.u", "db.v")
+
+    kept, gone = catalog.kv.commit_many(changes, "once")
+    catalog.commit_transactions(together, "once")
+
+    assert kept == first[0]
+    assert (gone.commit_id, gone.version, gone.snapshot_id) == ("once", NO_VERSION, None)
+    assert rows_of(catalog.load_table(NAME)) == [1]
+    with pytest.raises(NotInCatalogError, match=r"db\.u"):  # one of the two was not in the commit
+        catalog.kv.commit_many([*changes, TableChange(("db", "w"), (), setting(a="1"))], "once")
 
 
 def test_an_id_that_was_used_for_other_tables_is_refused(catalog: EndiveCatalog, table: Table) -> None:

@@ -1,0 +1,254 @@
+"""The cost of commits and loads as a catalog ages: curves over the number of snapshots, schemas and tables.
+
+    python -m benchmarks.aging                       # writes results/aging.json
+    python -m benchmarks.aging --only append,schemas # those parts anew; the other ones stay as they are in the file
+    python -m benchmarks.aging --ages 50,100,200     # a shorter life
+    python -m benchmarks.aging --label before        # under that label, to compare two versions of the code
+
+Requests are counted by an S3 server in memory (`benchmarks.s3_server`); *sequential* is the longest chain of requests
+of which each began after the one before had ended. CPU times are those of the client's process.
+
+* `append`: one-row appends through PyIceberg, in the default mode. At each age: requests, CPU time of an append and of
+  a commit that sets a property, requests of a cold `load_catalog` and `load_table`, bytes of metadata files.
+* `schemas`: a property set on a table with 1, 6, 11, 16 and 21 schemas of 200 columns: CPU time, the size
+  of the table's record, and bytes written to the log (compressed).
+* `register`: `register_table` in a catalog with 10, 100, 1,000 tables.
+* `threads`: committers over an object store with S3's latencies, in the default mode (`benchmarks.catalog_s3`).
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from benchmarks.report import RESULTS, commit, save
+from benchmarks.s3_server import CountingServer, running_server, summary
+from endive.catalog import KVCatalog
+from endive.catalog.model.keys import table_key
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
+from endive.objects import MemoryStore
+
+PARTS = ("append", "schemas", "register", "threads")
+AGES = (50, 100, 200, 500, 1000, 1500, 2000)
+SAMPLES = 9
+"""Commits measured at each age; the median counts."""
+LATENCY_S = 0.02
+"""Of the server while requests are counted, so that requests sent at once overlap."""
+ROWS = pa.table({"id": pa.array([1], pa.int64())})
+COLUMNS = 200
+SCHEMAS = (1, 6, 11, 16, 21)
+TABLES = (10, 100, 1000)
+
+Row = dict[str, Any]
+
+
+def cpu_ms(action: Callable[[], object], samples: int = SAMPLES) -> float:
+    """Return the median CPU time of an action."""
+    taken = []
+    for _ in range(samples):
+        start_s = time.process_time()
+        action()
+        taken.append(1000 * (time.process_time() - start_s))
+    return round(median(taken), 2)
+
+
+# Appends.
+
+
+def append(ages: Sequence[int]) -> list[Row]:
+    """Grow a table by appends, and measure it at each age."""
+    rows = []
+    with running_server() as server:
+        catalog = _opened(server)
+        catalog.create_namespace("db")
+        catalog.create_table("db.t", ROWS.schema)
+        for age in ages:
+            table = catalog.load_table("db.t")
+            while len(table.metadata.snapshots) < age - SAMPLES - 1:
+                table.append(ROWS)
+            row = {"snapshots": age} | _append_costs(server, catalog)
+            catalog.close()
+            row |= _cold_costs(server)
+            catalog = _opened(server)
+            row |= {
+                "metadata_files_bytes": sum(_metadata_files(server)),
+                "metadata_files": len(_metadata_files(server)),
+            }
+            print(row, flush=True)
+            rows.append(row)
+        catalog.close()
+    return rows
+
+
+def _opened(server: CountingServer) -> EndiveCatalog:
+    return EndiveCatalog("lake", uri="s3://bucket/lake", **server.properties)
+
+
+def _append_costs(server: CountingServer, catalog: EndiveCatalog) -> Row:
+    table = catalog.load_table("db.t")
+    spent_ms = cpu_ms(lambda: table.append(ROWS))
+    requests = counted(server, lambda: table.append(ROWS))
+    number = iter(range(10**6))
+
+    def set_property() -> None:
+        with table.transaction() as transaction:
+            transaction.set_properties({"number": str(next(number))})
+
+    return {
+        "append_cpu_ms": spent_ms,
+        "append_requests": requests["requests"],
+        "append_sequential": requests["sequential"],
+        "property_cpu_ms": cpu_ms(set_property),
+    }
+
+
+def counted(server: CountingServer, action: Callable[[], object]) -> dict[str, int]:
+    """Return the requests of an action."""
+    server.set_latency(LATENCY_S)
+    server.take_requests()
+    action()
+    found = summary(server.take_requests())
+    server.set_latency(0)
+    return found
+
+
+def _cold_costs(server: CountingServer) -> Row:
+    opened: list[EndiveCatalog] = []
+    opening = counted(server, lambda: opened.append(_opened(server)))
+    loading = counted(server, lambda: opened[0].load_table("db.t"))
+    opened[0].close()
+    return {f"open_{name}": count for name, count in opening.items()} | {
+        f"load_{name}": count for name, count in loading.items()
+    }
+
+
+def _metadata_files(server: CountingServer) -> list[int]:
+    return [size for name, size in server.sizes().items() if name.endswith(".metadata.json")]
+
+
+# Schemas and tables.
+
+
+class CountingObjects(MemoryStore):
+    """Objects in memory, and the bytes that were written."""
+
+    written_bytes = 0
+
+    def put_if_absent(self, path: str, body: bytes) -> bool:
+        self.written_bytes += len(body)
+        return super().put_if_absent(path, body)
+
+
+def wide_schema(added: int) -> Schema:
+    """Return a schema of 200 columns, and so many more."""
+    return Schema(
+        *(NestedField(n, f"column_number_{n}", LongType(), required=False) for n in range(1, COLUMNS + added + 1))
+    )
+
+
+def schemas(_ages: Sequence[int]) -> list[Row]:
+    """Set properties of a table that has had many schemas."""
+    from endive.kv import Store  # noqa: PLC0415 - as the other names that only one part needs
+
+    rows = []
+    objects = CountingObjects()
+    with TemporaryDirectory() as directory, Store(objects, "shared") as store:
+        kv = KVCatalog(store, Path(directory).as_uri(), {"endive.metadata-json": "background"}, create=True)
+        catalog = EndiveCatalog.on(kv)
+        catalog.create_namespace("db")
+        table = catalog.create_table("db.t", wide_schema(0))
+        number = iter(range(10**6))
+        for count in SCHEMAS:
+            while len(table.metadata.schemas) < count:
+                with table.update_schema() as update:
+                    update.add_column(f"added_{len(table.metadata.schemas)}", LongType())
+            before = objects.written_bytes, store.stats()["batches"]
+            spent_ms = cpu_ms(lambda: kv.update_properties("db.t", {"number": str(next(number))}))
+            written, batches = objects.written_bytes - before[0], store.stats()["batches"] - before[1]
+            row = {
+                "schemas": count,
+                "cpu_ms": spent_ms,
+                "record_bytes": len(store.get(table_key(("db", "t"))) or b""),
+                "bytes_per_commit": round(written / max(batches, 1)),
+            }
+            print(row, flush=True)
+            rows.append(row)
+        kv.close()
+    return rows
+
+
+def register(_ages: Sequence[int]) -> list[Row]:
+    """Register tables in catalogs with more and more of them."""
+    rows = []
+    with TemporaryDirectory() as directory:
+        other = EndiveCatalog("other", uri="memory://", warehouse=f"{directory}/other")
+        other.create_namespace("db")
+        catalog = EndiveCatalog("lake", uri="memory://", warehouse=f"{directory}/lake")
+        catalog.create_namespace("db")
+        made = registered = 0
+        for count in TABLES:
+            while made < count:
+                catalog.create_table(f"db.t{made}", ROWS.schema)
+                made += 1
+            spent = []
+            for _ in range(SAMPLES):
+                table = other.create_table(f"db.t{registered}", ROWS.schema)
+                start_s = time.process_time()
+                catalog.register_table(f"db.r{registered}", table.metadata_location)
+                spent.append(1000 * (time.process_time() - start_s))
+                registered += 1
+            row = {"tables": count, "cpu_ms": round(median(spent), 2)}
+            print(row, flush=True)
+            rows.append(row)
+        catalog.close()
+        other.close()
+    return rows
+
+
+def threads(_ages: Sequence[int]) -> list[Row]:
+    """Commit from many threads over S3's latencies, in the default mode."""
+    from benchmarks.catalog_s3 import through_pyiceberg  # noqa: PLC0415 - it needs the simulator
+
+    rows = []
+    for committers, tables in ((16, "one"), (64, "distinct")):
+        found = through_pyiceberg("before-acknowledgement", "shared", committers, tables)
+        row = {"committers": committers, "tables": tables, **found}
+        print(row, flush=True)
+        rows.append(row)
+    return rows
+
+
+MEASURES: dict[str, Callable[[Sequence[int]], list[Row]]] = {
+    "append": append,
+    "schemas": schemas,
+    "register": register,
+    "threads": threads,
+}
+
+
+def main() -> None:
+    """Measure the parts that were asked for, and save them beside the others."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {', '.join(PARTS)}")
+    parser.add_argument("--ages", default=",".join(map(str, AGES)), help="numbers of snapshots")
+    parser.add_argument("--label", default="now", help="`before` for figures to compare with")
+    arguments = parser.parse_args()
+    file = RESULTS / "aging.json"
+    known: Row = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    labels: Row = known.get("labels", {})
+    for part in arguments.only.split(","):
+        rows = MEASURES[part]([int(age) for age in arguments.ages.split(",")])
+        labels.setdefault(arguments.label, {})[part] = {"commit": commit(), "rows": rows}
+        save("aging", {"labels": labels})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""Helping: whoever creates the next WAL entry carries out all intentions that it sees.
+
+A writer puts its calls into an intention (`endive.kv.log.intentions`), an object under a name of its own. Every writer
+that commits carries out the pending intentions of the others with its own: their effects and results are rows of the
+same WAL entry. So all processes that wait share one create, as threads of one process do.
+
+**Carrying out** an intention is a transaction function like any other: it looks for the intention's result, and does
+nothing if there is one, or if the intention has expired; otherwise it runs the calls and puts their rows and the
+result. Everything that `endive.kv.log.committing` promises of transaction functions holds for it.
+
+**What can race.** Several writers carry out the same intention: each builds on the entries before, so at most one of
+them finds no result. An owner crashes, stalls, or does not get its reply: the intention stays pending, any writer may
+carry it out, and the owner finds the result under its name when it is back. A delayed put brings an object back after
+it was deleted, or a helper that stalled still holds it: the result's row shows that it was decided.
+
+**What is promised.** An intention takes effect at most once, and its owner is told what the entry says.
+*Proof.* In the history of the store's rows, an intention x made at position p takes effect only in a state without its
+result and with a horizon h <= p, and its result is put in the same entry. Only `forget_outcomes` removes the result, in
+an entry that sets the horizon above p; the horizon never falls. So x does not take effect again. No clock is involved.
+An owner that finds no result, and a horizon above p, cannot know: `IntentionExpiredError` says so.
+
+**When an intention is deleted.** Only when it is decided or has expired in a durable state: from then on nobody can
+carry it out, whoever still holds it. Until then it is in the listing, so that whatever it names can be kept.
+
+**Set aside.** An intention that cannot be decoded gets a result that says so. So does a call that fails by a defect: it
+writes nothing, and the others are carried out. An intention with a procedure that this process does not have is left
+to others. An error of the object store decides nothing.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from endive.errors import (
+    CorruptObjectError,
+    EndiveError,
+    IntentionExpiredError,
+    MissingObjectError,
+    OutcomeUnknownError,
+    RefusalError,
+    StorageAccessError,
+    StorageUnavailableError,
+)
+from endive.kv.log.intentions import (
+    DONE,
+    FAILED,
+    HORIZON,
+    PREFIX,
+    REFUSED,
+    CallResult,
+    Decided,
+    Intention,
+    decode_decided,
+    decode_intention,
+    encode_decided,
+    encode_intention,
+    name_in,
+    name_of,
+    names_in,
+    outcome_key,
+    outcomes_before,
+    position_of,
+)
+from endive.kv.log.state import StoreState, refreshed
+from endive.kv.log.wal import WAL, decode_entries
+from endive.kv.procedures import Call
+from endive.kv.sst.reading import TableCache
+from endive.kv.transaction import Transaction, run_function
+from endive.protocol.requests import Delete, Get, GetAll, List, NewId, Put, Sleep, Steps, ask
+
+CARRIED_MAX = 256
+"""Intentions that one WAL entry takes. The others wait for the next."""
+CARRIED_BYTES_MAX = 16 * 1024 * 1024
+"""...and bytes of their arguments."""
+FORGOTTEN_MAX = 10_000
+"""Results that one transaction removes."""
+STORAGE_ERRORS = (
+    StorageUnavailableError,
+    StorageAccessError,
+    OutcomeUnknownError,
+    MissingObjectError,
+    CorruptObjectError,
+)
+"""Errors that say nothing about a call."""
+
+
+# Making an intention.
+
+
+def announce(state: StoreState, calls: tuple[Call, ...], writer: str) -> Steps[Intention]:
+    """Put an intention where every writer finds it. Its owner goes on with `commit_batch` in any case.
+
+    After an error the object may exist or not. Its owner has the intention itself, and carries it out under this name.
+    """
+    intention_id = yield from ask(NewId())
+    intention = Intention(name_of(state.wal_end, intention_id), calls, writer)
+    try:
+        yield from ask(Put(intention.path, encode_intention(intention)))
+    except STORAGE_ERRORS:
+        return intention
+    return intention
+
+
+def await_entry(state: StoreState, polls: int, poll_ms: float) -> Steps[StoreState]:
+    """Return a newer state as soon as the next entry exists; the same one if none has appeared after `polls` looks.
+
+    To save requests: another writer is at work. Nothing relies on it.
+    """
+    for _ in range(polls):
+        body = yield from ask(Get(WAL.path_of(state.wal_end + 1)))
+        if body is not None:
+            entries = decode_entries(state.wal_end, (body,), state.wal_epoch)
+            return (yield from refreshed(state, read=entries))
+        yield from ask(Sleep(poll_ms))
+    return state
+
+
+# Carrying out.
+
+
+def pending(state: StoreState) -> tuple[str, ...]:
+    """Return the listed intentions that no WAL entry in memory has decided, oldest first."""
+    return tuple(name for name in state.intentions if state.recent.find(outcome_key(name)) is None)
+
+
+def read_intentions(state: StoreState, known: tuple[Intention, ...]) -> Steps[tuple[Intention, ...]]:
+    """Return the pending intentions, in the order of their names; `known` ones are not read again."""
+    names = pending(state)[:CARRIED_MAX]
+    held = {one.name: one for one in known}
+    missing = tuple(name for name in names if name not in held)
+    bodies: tuple[bytes | None, ...] = ()
+    if missing:
+        bodies = yield from ask(GetAll(tuple(PREFIX + name for name in missing)))
+    for name, body in zip(missing, bodies, strict=True):
+        if body is not None:  # None: deleted since, so it is decided or has expired
+            held[name] = decode_intention(name, body)
+    return tuple(held[name] for name in names if name in held)
+
+
+def to_carry_out(intentions: Sequence[Intention], own: Intention | None) -> tuple[Intention, ...]:
+    """Return the intentions that the next entry takes, in the order of their names; the own one in any case."""
+    chosen: list[Intention] = [] if own is None else [own]
+    size = 0
+    for one in intentions:
+        size += sum(len(call.argument) for call in one.calls)
+        if size > CARRIED_BYTES_MAX:
+            break
+        if one.is_known and (own is None or one.name != own.name):
+            chosen.append(one)
+    return tuple(sorted(chosen, key=lambda one: one.name))
+
+
+def carry_out(intention: Intention, by: str, tx: Transaction) -> Steps[Decided | None]:
+    """Carry out an intention, as a transaction function; None if it is decided already, or has expired."""
+    is_open = yield from _is_open(intention.name, tx)
+    if not is_open:
+        return None
+    results: tuple[CallResult, ...] = ()
+    if intention.problem:
+        results = (CallResult(FAILED, intention.problem.encode()),)
+    for number in range(len(intention.calls)):
+        before = dict(tx.rows)
+        result = yield from _result(intention.calls[number], tx)
+        if result.kind != DONE:
+            tx.rows = before
+        results = (*results, result)
+    decided = Decided(by, results)
+    tx.rows[outcome_key(intention.name)] = encode_decided(decided)
+    return decided
+
+
+def _is_open(name: str, tx: Transaction) -> Steps[bool]:
+    """Whether an intention may take effect: it has no result, and has not expired."""
+    decided = yield from tx.get(outcome_key(name))
+    if decided is not None:
+        return False
+    horizon = yield from tx.get(HORIZON)
+    return position_of(name) >= int(horizon or b"0")
+
+
+def _result(call: Call, tx: Transaction) -> Steps[CallResult]:
+    try:
+        body = yield from call(tx)
+    except RefusalError as error:
+        return CallResult(REFUSED, error.reason)
+    except STORAGE_ERRORS:
+        raise  # the call is not decided
+    except Exception as error:  # noqa: BLE001 - a defect of the call: it must not stop others
+        return CallResult(FAILED, f"{type(error).__name__}: {error}".encode())
+    return CallResult(DONE, body)
+
+
+def result_of(intention: Intention, state: StoreState, cache: TableCache) -> Steps[Decided | None]:
+    """Return how an intention was decided, in a durable state; None: not yet.
+
+    `IntentionExpiredError`: it has expired. It may have been carried out before, or not, and will not be any more.
+    """
+    transaction = Transaction(state.manifest.value.runs, state.recent, cache, is_writable=False)
+    outcome = yield from run_function(partial(_look_up, intention.name), transaction)
+    if outcome.error is not None:
+        raise outcome.error
+    decided: Decided | None = outcome.value
+    return decided
+
+
+def _look_up(name: str, tx: Transaction) -> Steps[Decided | None]:
+    value = yield from tx.get(outcome_key(name))
+    if value is not None:
+        return decode_decided(value)
+    horizon = yield from tx.get(HORIZON)
+    if position_of(name) < int(horizon or b"0"):
+        raise IntentionExpiredError(PREFIX + name)
+    return None
+
+
+# Garbage collection.
+
+
+def forget_outcomes(before: int, tx: Transaction) -> Steps[int]:
+    """Remove the results of intentions made before a position, as a transaction function; return their number.
+
+    The horizon rises in the same entry: an intention whose result is removed cannot be carried out any more.
+    """
+    horizon = yield from tx.get(HORIZON)
+    rows = yield from tx.scan_range(outcomes_before(before))
+    if len(rows) > FORGOTTEN_MAX:
+        before = position_of(name_in(rows[FORGOTTEN_MAX][0]))
+        rows = tuple(row for row in rows if position_of(name_in(row[0])) < before)
+    if not rows or before <= int(horizon or b"0"):
+        return 0
+    for key, _ in rows:
+        tx.rows[key] = None
+    tx.rows[HORIZON] = b"%d" % before
+    return len(rows)
+
+
+def collect_intentions(state: StoreState, cache: TableCache) -> Steps[tuple[str, ...]]:
+    """Delete the intentions that nobody can carry out any more; return their names.
+
+    The listing comes first and the state after it: an intention is deleted only if a durable state has decided it.
+    """
+    listing = yield from ask(List(PREFIX))
+    names = names_in(listing)
+    if not names:
+        return ()
+    state = yield from refreshed(state)
+    closed: tuple[str, ...] = ()
+    for number in range(len(names)):
+        transaction = Transaction(state.manifest.value.runs, state.recent, cache, is_writable=False)
+        outcome = yield from run_function(partial(_is_open, names[number]), transaction)
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.value is False:
+            closed = (*closed, names[number])
+    for number in range(len(closed)):
+        yield from ask(Delete(PREFIX + closed[number]))
+    return closed
+
+
+def delete_intention(intention: Intention) -> Steps[None]:
+    """Delete an intention that is decided. A failure is for the garbage collector."""
+    try:
+        yield from ask(Delete(intention.path))
+    except EndiveError:
+        return

@@ -1,0 +1,220 @@
+"""The explorer on helping: exhausted within stated bounds, and every kept mutant found.
+
+Every search prints its number of states (`pytest -s`).
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import pytest
+
+from endive.testing.automaton import Program
+from endive.testing.explorer import Bounds, Exploration, explore
+from tests.races import helping_mutants as mutants
+from tests.races.helping import (
+    INVARIANTS,
+    abandoned,
+    collecting_files,
+    deciding,
+    forgetting,
+    giving_up,
+    helping,
+    helping_exclusively,
+    needing,
+)
+from tests.races.scenarios import collector, compactor_open_already
+from tests.races.shared_writers import committing, writers_at_rest
+
+OBJECTS, STATE = writers_at_rest()
+"""A shared store with one commit, a writer's state, and an open compactor."""
+ABANDONED, OF_THE_DEAD = abandoned(OBJECTS, STATE, "d")
+"""The same, with an intention whose owner is gone."""
+
+A: dict[str, Program] = {"owner a": partial(helping, "a", STATE)}
+B: dict[str, Program] = {"owner b": partial(helping, "b 0", STATE)}
+C: dict[str, Program] = {"owner c": partial(helping, "c", STATE)}
+GONE: dict[str, Program] = {"owner g, who gives up": partial(giving_up, "g", STATE)}
+FUNCTION: dict[str, Program] = {"writer f": partial(committing, "f", STATE)}
+EXCLUSIVE: dict[str, Program] = {"exclusive writer": partial(helping_exclusively, "e")}
+FORGETTING: dict[str, Program] = {"forgetting": partial(forgetting, STATE)}
+BACK: dict[str, Program] = {"owner d, who is back": partial(deciding, OF_THE_DEAD, STATE)}
+FILES: dict[str, Program] = {
+    "d needs its file": partial(needing, "d"),
+    "collecting files": partial(collecting_files, STATE),
+}
+KEEPERS: dict[str, Program] = {"compactor": compactor_open_already, "collector": collector}
+
+
+def searched(
+    programs: Mapping[str, Program], bounds: Bounds, objects: Mapping[str, bytes], ignored: str = ""
+) -> Exploration:
+    invariants = {name: invariant for name, invariant in INVARIANTS.items() if name != ignored}
+    found = explore(programs, invariants, bounds, objects)
+    print(f"\n{', '.join(programs)}; {bounds}: {found}")  # noqa: T201 - the number of states is a result
+    return found
+
+
+Case = tuple[dict[str, Program], Bounds, Mapping[str, bytes]]
+EXHAUSTED: dict[str, Case] = {
+    "two owners, a lost reply, a crash": ({**A, **B}, Bounds(lost_replies=1, crashes=1), OBJECTS),
+    "an owner that gives up, another, results forgotten; two preemptions": (
+        {**A, **GONE, **FORGETTING},
+        Bounds(preemptions=2),
+        OBJECTS,
+    ),
+    "an owner and an exclusive writer that opens, a lost reply": ({**A, **EXCLUSIVE}, Bounds(lost_replies=1), OBJECTS),
+    "an owner, one that is gone, and its file": ({**A, **FILES}, Bounds(), ABANDONED),
+}
+LONG: dict[str, Case] = {
+    "two owners and a function; two preemptions": ({**A, **B, **FUNCTION}, Bounds(preemptions=2), OBJECTS),
+    "two owners, results forgotten; two preemptions": ({**A, **B, **FORGETTING}, Bounds(preemptions=2), OBJECTS),
+    "two owners, compactor and collector; one preemption": ({**A, **B, **KEEPERS}, Bounds(preemptions=1), OBJECTS),
+}
+CAMPAIGN: dict[str, Case] = {
+    "three owners": ({**A, **B, **C}, Bounds(), OBJECTS),
+    "three owners, a lost reply, a crash; two preemptions": (
+        {**A, **B, **C},
+        Bounds(lost_replies=1, crashes=1, preemptions=2),
+        OBJECTS,
+    ),
+    "two owners, results forgotten": ({**A, **B, **FORGETTING}, Bounds(), OBJECTS),
+    "two owners, results forgotten, a lost reply; two preemptions": (
+        {**A, **B, **FORGETTING},
+        Bounds(lost_replies=1, preemptions=2),
+        OBJECTS,
+    ),
+    "an owner that is back, another, results forgotten, a lost reply; two preemptions": (
+        {**BACK, **A, **FORGETTING},
+        Bounds(lost_replies=1, preemptions=2),
+        ABANDONED,
+    ),
+    "two owners and an exclusive writer that opens, a lost reply, a crash; one preemption": (
+        {**A, **B, **EXCLUSIVE},
+        Bounds(lost_replies=1, crashes=1, preemptions=1),
+        OBJECTS,
+    ),
+    "two owners and an exclusive writer that opens; two preemptions": (
+        {**A, **B, **EXCLUSIVE},
+        Bounds(preemptions=2),
+        OBJECTS,
+    ),
+    "two owners, compactor and collector; two preemptions": ({**A, **B, **KEEPERS}, Bounds(preemptions=2), OBJECTS),
+    "an owner, one that is gone, its file, results forgotten; two preemptions": (
+        {**A, **FILES, **FORGETTING},
+        Bounds(preemptions=2),
+        ABANDONED,
+    ),
+    "three owners, an exclusive writer, results forgotten, compactor and collector; one preemption": (
+        {**A, **B, **C, **EXCLUSIVE, **FORGETTING, **KEEPERS},
+        Bounds(preemptions=1),
+        OBJECTS,
+    ),
+    "two owners, results forgotten, compactor and collector, a lost reply, a crash; one preemption": (
+        {**A, **B, **FORGETTING, **KEEPERS},
+        Bounds(lost_replies=1, crashes=1, preemptions=1),
+        OBJECTS,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EXHAUSTED.values(), ids=EXHAUSTED.keys())
+def test_nothing_goes_wrong(case: Case) -> None:
+    assert searched(*case).violation is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", LONG.values(), ids=LONG.keys())
+def test_nothing_goes_wrong_in_long_searches(case: Case) -> None:
+    assert searched(*case).violation is None
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("case", CAMPAIGN.values(), ids=CAMPAIGN.keys())
+def test_nothing_goes_wrong_in_campaigns(case: Case) -> None:
+    assert searched(*case).violation is None
+
+
+# Mutants: taken away what makes it safe, the search finds what goes wrong.
+
+Mutant = tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[str, bytes], str]
+LOST = "its object is gone"
+MUTANTS: dict[str, Mutant] = {
+    "a helper does not read the entry before its own": (
+        mutants.not_read_again,
+        {**A, **C},
+        Bounds(),
+        OBJECTS,
+        "is missing",
+    ),
+    "an intention is deleted before it is decided": (
+        mutants.deleted_before_it_is_decided,
+        {**A, **C},
+        Bounds(),
+        OBJECTS,
+        LOST,
+    ),
+    "an intention is deleted before it is decided, and its file with it": (
+        mutants.deleted_before_it_is_decided,
+        {**A, **FILES},
+        Bounds(),
+        ABANDONED,
+        "its file was deleted",
+    ),
+    "an owner retries under a new key": (
+        nullcontext,
+        {"owner a": partial(mutants.retrying_under_a_new_key, "a", STATE), **C},
+        Bounds(),
+        OBJECTS,
+        "a commit counts twice",
+    ),
+    "a refusal is not recorded": (
+        mutants.refusals_not_recorded,
+        {**A, **B, **FUNCTION},
+        Bounds(preemptions=2),
+        OBJECTS,
+        "was told that it is refused",
+    ),
+    "an abandoned intention is collected while a helper holds it": (
+        mutants.abandoned_ones_collected,
+        {**A, **FILES},
+        Bounds(),
+        ABANDONED,
+        "its file was deleted",
+    ),
+    "an intention never expires": (
+        mutants.no_horizon,
+        {**A, **C, **FORGETTING},
+        Bounds(lost_replies=1, preemptions=2),
+        OBJECTS,
+        "a commit counts twice",
+    ),
+    "results are removed without a horizon": (
+        mutants.horizon_in_a_later_entry,
+        {**A, **C, **FORGETTING},
+        Bounds(lost_replies=1, preemptions=1),
+        OBJECTS,
+        "a commit counts twice",
+    ),
+    "results are not looked up": (
+        mutants.results_not_looked_up,
+        {**A, **C},
+        Bounds(),
+        OBJECTS,
+        "a commit counts twice",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", MUTANTS.values(), ids=MUTANTS.keys())
+def test_the_search_finds_what_is_wrong_with_a_mutant(case: Mutant) -> None:
+    mutant, programs, bounds, objects, expected = case
+    with mutant():
+        # An intention that is lost is found before what follows from it.
+        found = searched(programs, bounds, objects, "" if expected == LOST else "intentions")
+
+    assert found.violation is not None
+    assert expected in found.violation
+    assert found.trace
