@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
-from endive.errors import InvariantError, UnsupportedOperationError
+from endive.errors import UnsupportedOperationError
 from endive.rng import RandomSource
 from endive.sim.latency import (
     EmpiricalLatency,
@@ -67,10 +67,6 @@ class StorageResult:
     """The object takes no more appends."""
 
 
-def _no_clock() -> int:
-    raise InvariantError("limits need a clock", "run the store in a Simulation, or set `objects.clock`")
-
-
 @dataclass
 class ObjectTable:
     """State of all objects. Shared by all views of one provider."""
@@ -83,14 +79,14 @@ class ObjectTable:
     """Swaps or appended bytes that a provider with its own `cas` and `append` has accepted."""
     full_at: Counter[str] = field(default_factory=Counter)
     """The tick at which an object's token bucket is full again."""
-    clock: Callable[[], int] = _no_clock
-    """Returns the present tick; set by the simulation, read by limits only."""
+    clock: Callable[[], int] | None = None
+    """Returns the present tick; set by the simulation. None: there is no time, and limits do not apply."""
     counters: Counter[str] = field(default_factory=Counter)
     """Throttled requests."""
 
     def admits(self, key: str, limit: RateLimit) -> bool:
         """Whether a request that reaches the store now is decided at all. No: it is throttled."""
-        if not limit.interval_ticks or limit.has_token(self.full_at[key], self.clock()):
+        if not limit.interval_ticks or self.clock is None or limit.has_token(self.full_at[key], self.clock()):
             return True
         self.full_at[key] = limit.after_throttling(self.full_at[key], self.clock())
         self.counters["throttled_requests"] += 1
@@ -98,7 +94,7 @@ class ObjectTable:
 
     def charge(self, key: str, limit: RateLimit, landed: bool) -> None:
         """Take the tokens of a request that was decided now."""
-        if limit.interval_ticks:
+        if limit.interval_ticks and self.clock is not None:
             self.full_at[key] = limit.after(self.full_at[key], self.clock(), landed)
 
     def swap(self, key: str, expected_version: int) -> bool:

@@ -119,7 +119,6 @@ CONFIG = _record(
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
     "has_backoff backoff_before_read ml_append list_appends_max list_entry_bytes list_seal_bytes keeps_entries "
     "lists_per_partition lists "
-    "client_attempts "
     "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight at_full "
     "d_written d_parts d_seen d_start d_new d_known d_sealed versions",
     entry_read_ms=np.float64,
@@ -154,7 +153,8 @@ CONFIG = _record(
     limit_spare=(np.int64, (4,)),
     limit_refusal=(np.int64, (4,)),
     limit_throttle=(np.int64, (4,)),
-    client_jitter=np.float64,
+    client_attempts=(np.int64, (2,)),  # of the catalog's store, of the tables'
+    client_jitter=(np.float64, (2,)),
 )
 
 SHARED = _record(
@@ -773,7 +773,9 @@ def send_again(c, t, client, purpose, rest):
     """A throttled request has been answered: wait, and send it again."""
     t.sent += 1
     key, number = draw_number(t)
-    wait = np.int64(np.rint(client[t.sent - 1] * (1.0 - c.client_jitter * unit(draw(key, number))) * TICKS_PER_MS))
+    store = 1 if t.kind == LIST_APPEND else 0
+    share = 1.0 - c.client_jitter[store] * unit(draw(key, number))
+    wait = np.int64(np.rint(client[store, t.sent - 1] * share * TICKS_PER_MS))
     return COND if spend(c, t, max(rest, ZERO), purpose) and spend(c, t, wait, purpose) else WAITING
 
 
@@ -831,7 +833,7 @@ def decide(c, g, t, d, state, topology, client):
     throttled = c.limit_interval[t.kind] > 0 and not admits(c, g, t, d, state, topology)
     if throttled:
         yes = False
-        if t.sent + 1 < c.client_attempts:
+        if t.sent + 1 < c.client_attempts[1 if t.kind == LIST_APPEND else 0]:
             state[object_of(c, t, d, topology)] -= 1
             return send_again(c, t, client, purpose, t.ticks_no - travel)
         if t.kind == LOG_APPEND:

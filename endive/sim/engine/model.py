@@ -16,6 +16,7 @@ from endive.sim.config.defaults import partition_counts
 from endive.sim.config.schema import Configuration
 from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
 from endive.sim.engine import kernel
+from endive.sim.engine.stores import client_waits, store_numbers
 from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
 from endive.sim.requests import BATCHED, OBJECTS
 from endive.sim.selectors import Selector
@@ -63,7 +64,7 @@ class Model(NamedTuple):
     backoff: Floats
     """Milliseconds before each retry, without jitter."""
     client: Floats
-    """Milliseconds before each repetition of a throttled request, without jitter."""
+    """Milliseconds before each repetition of a throttled request, without jitter: of the catalog, of the tables."""
     state_size: int
     detail_size: int
     buckets: int
@@ -88,7 +89,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
     layout = _Layout(settings, classes)
     instant = settings.values.catalog.type == "instant"
     catalog = _instant_profile(settings.values.catalog.latency_ms) if instant else settings.profile
-    curves, client = list[QuantileTable](), settings.profile.client
+    curves = list[QuantileTable]()
     records, convoys = np.zeros(len(classes), kernel.CONFIG), list[Convoys]()
     for number, one in enumerate(classes):
         distributions = _distributions(settings.profile, one, catalog, curves)
@@ -97,8 +98,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
             | _run_numbers(config, one, values[number], seed)
             | _catalog_numbers(settings)
             | _commit_numbers(one)
-            | _store_numbers(catalog, settings.profile)
-            | {"client_attempts": client.attempts, "client_jitter": client.jitter}
+            | store_numbers(catalog, settings.profile)
             | distributions.arrays()
         )
         numbers["costs"] = _costs(one, numbers["tables_written"])
@@ -109,9 +109,16 @@ def compile_model(settings: Settings, seed: int) -> Model:
         layout.place(number, numbers)
         for name in kernel.CONFIG.names or ():
             records[number][name] = numbers[name]
-    throttled = np.array([client.capped_ms(retry) for retry in range(1, client.attempts)], np.float64)
     buckets = int(records["horizon"][0] >> records["bucket_shift"][0]) + 1
-    return Model(records, convoys, *layout.arrays(), throttled, layout.state_size, layout.detail_size, buckets)
+    return Model(
+        records,
+        convoys,
+        *layout.arrays(),
+        client_waits(catalog, settings.profile),
+        layout.state_size,
+        layout.detail_size,
+        buckets,
+    )
 
 
 class _Row(NamedTuple):
@@ -355,24 +362,6 @@ def _commit_numbers(one: WorkloadClass) -> Numbers:
 def _has_lists_per_partition(one: WorkloadClass) -> bool:
     lists = one.options.manifest_list_append
     return lists.per_partition and one.workload.config.partitions_per_txn is not None
-
-
-def _store_numbers(catalog: Profile, tables: Profile) -> Numbers:
-    """Return contention and limits by kind of conditional request: `kernel.CAS` and so on."""
-    kinds = [(catalog, "cas"), (catalog, "append"), (catalog, "cas"), (tables, "append")]
-    contention = [store.contention_of(operation) for store, operation in kinds]
-    limits = [store.object_limit for store, _ in kinds]
-    return {
-        "decision": [store.decision_of(operation) for store, operation in kinds],
-        "per_writer": [each.per_writer for each in contention],
-        "scale_max": [each.scale_max for each in contention],
-        "contention_free": [each.free for each in contention],
-        "contention_half": [each.half for each in contention],
-        "limit_interval": [limit.interval_ticks for limit in limits],
-        "limit_spare": [limit.spare_ticks for limit in limits],
-        "limit_refusal": [limit.refusal_ticks for limit in limits],
-        "limit_throttle": [limit.throttle_ticks for limit in limits],
-    }
 
 
 def _costs(one: WorkloadClass, written: int) -> Ints:
