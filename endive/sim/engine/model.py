@@ -87,8 +87,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
     config = settings.build(seed)
     classes, values = config.all_classes, tuple(settings.values.by_class().values())
     layout = _Layout(settings, classes)
-    instant = settings.values.catalog.type == "instant"
-    catalog = _instant_profile(settings.values.catalog.latency_ms) if instant else settings.profile
+    catalog = _catalog_profile(settings)
     curves = list[QuantileTable]()
     records, convoys = np.zeros(len(classes), kernel.CONFIG), list[Convoys]()
     for number, one in enumerate(classes):
@@ -241,8 +240,10 @@ def curve_of(table: QuantileTable) -> Floats:
     return sides[:, :, ::-1].transpose(2, 3, 1, 0).reshape(-1)
 
 
-def _instant_profile(latency_ms: float) -> Profile:
-    fixed = FixedLatency(latency_ms)
+def _catalog_profile(settings: Settings) -> Profile:
+    if settings.values.catalog.type != "instant":
+        return settings.profile
+    fixed = FixedLatency(settings.values.catalog.latency_ms)
     return Profile("instant-catalog", {"read": fixed, "cas": fixed})
 
 
