@@ -16,7 +16,7 @@ from endive.sim.config.defaults import partition_counts
 from endive.sim.config.schema import Configuration
 from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
 from endive.sim.engine import kernel
-from endive.sim.engine.stores import client_waits, store_numbers
+from endive.sim.engine.stores import catalog_profile, client_waits, store_numbers
 from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
 from endive.sim.requests import BATCHED, OBJECTS
 from endive.sim.selectors import Selector
@@ -87,7 +87,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
     config = settings.build(seed)
     classes, values = config.all_classes, tuple(settings.values.by_class().values())
     layout = _Layout(settings, classes)
-    catalog = _catalog_profile(settings)
+    catalog = catalog_profile(settings)
     curves = list[QuantileTable]()
     records, convoys = np.zeros(len(classes), kernel.CONFIG), list[Convoys]()
     for number, one in enumerate(classes):
@@ -238,13 +238,6 @@ def curve_of(table: QuantileTable) -> Floats:
     """Return a table as the kernel reads it: from the tails inwards, of each piece start and rise on either side."""
     sides = np.array([table.starts, table.rises]).reshape(2, 2, table.OCTAVES, table.PIECES)
     return sides[:, :, ::-1].transpose(2, 3, 1, 0).reshape(-1)
-
-
-def _catalog_profile(settings: Settings) -> Profile:
-    if settings.values.catalog.type != "instant":
-        return settings.profile
-    fixed = FixedLatency(settings.values.catalog.latency_ms)
-    return Profile("instant-catalog", {"read": fixed, "cas": fixed})
 
 
 def _distributions(

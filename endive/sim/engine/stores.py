@@ -5,7 +5,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from endive.sim.config.configuration import Settings
+from endive.sim.latency import FixedLatency
 from endive.sim.storage import Profile
+
+
+def catalog_profile(settings: Settings) -> Profile:
+    """Return the profile of the store or the server that commits go to."""
+    if settings.values.catalog.type != "instant":
+        return settings.profile
+    fixed = FixedLatency(settings.values.catalog.latency_ms)
+    return Profile("instant-catalog", {"read": fixed, "cas": fixed})
 
 
 def store_numbers(catalog: Profile, tables: Profile) -> dict[str, Any]:
