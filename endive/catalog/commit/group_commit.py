@@ -208,7 +208,7 @@ class GroupCommitter:
         if last is None:
             return
         io = self._io(chain.base)
-        tasks = [partial(write_lists, io, record.metadata, link.lists) for link in chain.fitting if link.lists]
+        tasks = [partial(write_lists, io, link.lists) for link in chain.fitting if link.lists]
         if chain.file_first and last.record.version != record.version:
             location = self.files.new_location(last.after, record.metadata_location)
             chain.last = last = last.named(location, record.metadata_location, record.metadata.last_updated_ms)

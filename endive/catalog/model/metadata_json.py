@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from endive.catalog.model.encoding import JsonBytes
 
-PARTS = {"schemas", "snapshots", "snapshot_log"}
+PARTS = ("schemas", "snapshots", "snapshot_log")
 """Fields that are put together here."""
 
 SNAPSHOTS_CACHED = 16384
@@ -22,9 +22,9 @@ SCHEMAS_CACHED = 1024
 """Schemas whose JSON is kept, of all tables."""
 
 
-def _dumped(part: BaseModel, exclude_none: bool, exclude: set[str] | None = None) -> bytes:
+def _dumped(part: BaseModel, exclude_none: bool) -> bytes:
     """Return the JSON of a model, past PyIceberg's own method, which refuses tables of format 3."""
-    return BaseModel.model_dump_json(part, exclude=exclude, exclude_none=exclude_none, by_alias=True).encode()
+    return BaseModel.model_dump_json(part, exclude_none=exclude_none, by_alias=True).encode()
 
 
 _snapshots = JsonBytes[Snapshot](SNAPSHOTS_CACHED, partial(_dumped, exclude_none=True))
@@ -34,12 +34,11 @@ _schemas_with_nulls = JsonBytes[Schema](SCHEMAS_CACHED, partial(_dumped, exclude
 
 
 def metadata_json(metadata: TableMetadata, exclude_none: bool = True) -> bytes:
-    """Return the JSON of a table's metadata, as PyIceberg's `model_dump_json` does in another order of the fields.
+    """Return the JSON of a table's metadata, byte for byte as PyIceberg writes it.
 
     `exclude_none`: leave out fields without a value.
     """
-    bare = metadata.model_copy(update={"snapshots": [], "snapshot_log": []})
-    rest = _dumped(bare, exclude_none, PARTS)
+    body = _dumped(metadata.model_copy(update=dict.fromkeys(PARTS, [])), exclude_none)
     snapshot_json = _snapshots if exclude_none else _snapshots_with_nulls
     schema_json = _schemas if exclude_none else _schemas_with_nulls
     fields = {
@@ -47,8 +46,11 @@ def metadata_json(metadata: TableMetadata, exclude_none: bool = True) -> bytes:
         b"snapshots": map(snapshot_json, metadata.snapshots),
         b"snapshot-log": map(_log_entry, metadata.snapshot_log),
     }
-    lists = b"".join(b',"%s":[%s]' % (name, b",".join(parts)) for name, parts in fields.items())
-    return rest[:-1] + lists + b"}"
+    for name, parts in fields.items():
+        # Only the field itself looks so: in a text quotes are escaped, and the values of properties are texts.
+        head, field, rest = body.partition(b'"%s":[]' % name)
+        body = b"".join((head, field[:-1], b",".join(parts), b"]", rest)) if field else body
+    return body
 
 
 def _log_entry(entry: SnapshotLogEntry) -> bytes:
