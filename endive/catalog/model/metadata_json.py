@@ -38,7 +38,7 @@ def metadata_json(metadata: TableMetadata, exclude_none: bool = True) -> bytes:
 
     `exclude_none`: leave out fields without a value.
     """
-    body = _dumped(metadata.model_copy(update=dict.fromkeys(PARTS, [])), exclude_none)
+    body = _dumped(metadata.model_copy(update={name: [] for name in PARTS}), exclude_none)
     snapshot_json = _snapshots if exclude_none else _snapshots_with_nulls
     schema_json = _schemas if exclude_none else _schemas_with_nulls
     fields = {
