@@ -110,7 +110,7 @@ def _joined(blocks: list[Block], codec_name: str) -> list[Block]:
     small = next((place for place, one in enumerate(blocks) if one.count >= SMALL_BLOCK), len(blocks))
     if small < BLOCKS_MAX or codec_name not in KNOWN_CODECS:
         return blocks
-    codec = KNOWN_CODECS[codec_name]  # type: ignore[index]  # its keys are literals
+    codec = KNOWN_CODECS[codec_name]
     plain = b"".join(one.content if codec is None else codec.decompress(one.content) for one in blocks[:small])
     content = plain if codec is None else bytes(codec.compress(plain)[0])
     return [Block(sum(one.count for one in blocks[:small]), content), *blocks[small:]]
