@@ -30,7 +30,7 @@ NEVER = 3_600_000.0
 def processes(writer: WriterKind) -> list[dict[str, float]]:
     """Let stores be opened for one put each; return what it took at some ages."""
     objects = MemoryStore()
-    rows = []
+    rows: list[dict[str, float]] = []
     for age in range(1, max(AGES) + 1):
         started_s = process_time()
         store = Store(objects, writer, StoreOptions(poll_interval_ms=NEVER))
@@ -64,7 +64,7 @@ def cold_reads() -> list[dict[str, float]]:
             store.put(b"table/%06d" % number, urandom(700))
             if number % 64 == 63:
                 store.compact()
-    rows = []
+    rows: list[dict[str, float]] = []
     for kind in ("scan", "get"):
         with Reader(objects) as reader:
             opened = reader.driver.requests.sequential
@@ -86,7 +86,7 @@ def cold_reads() -> list[dict[str, float]]:
 
 def manifests() -> list[dict[str, float]]:
     """Write and read manifests of many SSTs."""
-    rows = []
+    rows: list[dict[str, float]] = []
     for count in (1000, 10_000, 100_000):
         ssts = tuple(SstInfo(n, 1 << 25, 10**5, b"key/%032d" % n, b"key/%032d~" % n, 1 << 24) for n in range(count))
         started_s = process_time()
