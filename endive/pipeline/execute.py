@@ -147,9 +147,11 @@ class _SparkJob:
             return report
 
         numbers = range(len(self.job.bins))
-        self.context.setJobGroup(self.job.start, "sweep", interruptOnCancel=True)
+        runs = sum(len(one.runs) for one in self.job.bins)
+        title = f"sweep {self.job.directory.name}: {runs:,} runs in {len(numbers):,} bins"
+        self.context.setJobGroup(self.job.start, title, interruptOnCancel=True)
         try:
-            collected = self.context.parallelize(numbers, len(numbers)).map(task).collect()
+            collected = self.context.parallelize(numbers, len(numbers)).setName(title).map(task).collect()
             self.complete = {report.bin: report for report in collected}
         except (Py4JError, PySparkException, OSError) as error:
             self.error = error
