@@ -12,6 +12,7 @@ from pyiceberg.utils.config import Config
 
 from endive.catalog.file_io import open_file_io
 from endive.catalog.iceberg import metadata_file_version
+from endive.catalog.model.metadata_json import metadata_json
 from endive.catalog.settings import BACKGROUND, BEFORE, METADATA_JSON
 from endive.errors import ConfigurationError
 
@@ -52,7 +53,8 @@ class MetadataFiles:
 
     def write(self, metadata: TableMetadata, location: str) -> None:
         """Write a metadata file. Its location is unique, so it is not checked whether a file exists there."""
-        body = metadata.model_dump_json(exclude_none=not _says_no_snapshot()).encode()
+        # Past PyIceberg's own method, which refuses tables of format 3.
+        body = metadata_json(metadata, exclude_none=not _says_no_snapshot())
         compress = Compressor.get_compressor(location).bytes_compressor()
         with self.io(location, metadata.properties).new_output(location).create(overwrite=True) as stream:
             stream.write(compress(body))
