@@ -77,9 +77,13 @@ class SweepResults:
 
     def _curves_at(self, success: float) -> pa.Table:
         from endive.pipeline.curves import curves_of  # noqa: PLC0415 - PySpark takes a second to load
+        from endive.pipeline.directory import SweepDirectory  # noqa: PLC0415
+        from endive.pipeline.saved_sweep import SavedSweep  # noqa: PLC0415
 
         groups = [{**group, "success_target": success} for group in self.about["families"]]
-        return curves_of(self.measures("experiments"), {**self.about, "success_target": success, "families": groups})
+        about = {**self.about, "success_target": success, "families": groups}
+        series = curves_of(self.measures("experiments"), about)
+        return SavedSweep(SweepDirectory.at(self.files)).in_order(series)
 
     @property
     def failures(self) -> list[dict[str, Any]]:
