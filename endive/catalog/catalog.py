@@ -25,12 +25,14 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from endive.catalog.checkpoints import Checkpoints
+from endive.catalog.clones import Cloned, clone
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.committer import CommittedTable, TableCommitter
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.prepared import NO_VERSION
 from endive.catalog.commit.publisher import Publisher
-from endive.catalog.connection import MEMORY, open_store, place_of, release_store, require_catalog, url_of
+from endive.catalog.connection import MEMORY, open_at, open_store, place_of, release_store, require_catalog, url_of
 from endive.catalog.maintenance import check as checks
 from endive.catalog.maintenance import expiry
 from endive.catalog.maintenance.clean_up import reparent_many
@@ -38,13 +40,15 @@ from endive.catalog.maintenance.expiry import ExpiredSnapshots
 from endive.catalog.maintenance.maintain import MaintenanceOptions, MaintenanceReport, maintain
 from endive.catalog.maintenance.purge import clear_if_dropped
 from endive.catalog.model.catalog_records import CommitRecord
+from endive.catalog.model.checkpoint_records import CheckpointRecord
 from endive.catalog.model.names import Identifier, table_of, text_of
 from endive.catalog.model.transaction import TransactionalStore
 from endive.catalog.operations import refs
 from endive.catalog.operations.namespaces import Namespaces, PropertiesChange
+from endive.catalog.operations.restore import RestoreReport
 from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore, checked_location
 from endive.catalog.planner import plan_files
-from endive.catalog.settings import require_known
+from endive.catalog.settings import AT, RECORDS, WRITER, require_known
 from endive.closing import Closing
 from endive.drivers.blocking import random_id, unix_ms
 from endive.errors import ConfigurationError, EndiveError, OutcomeUnknownError
@@ -83,8 +87,10 @@ class KVCatalog(Closing):
         self.url = url or "the store"
         self.properties = dict(properties or {})
         self.files = MetadataFiles(self.properties)
+        self.files.read_only_at = self.properties.get(AT, "")
         self._publisher = Publisher(store, self.files)
-        self.tables = TablesInStore(store, self.files, self._publisher, new_id)
+        self.tables = TablesInStore(store, self.files, self._publisher, clock, new_id)
+        self._checkpoints = Checkpoints(store, self._publisher, clock, new_id)
         self.now_ms = clock
         self._new_id = new_id
         self._namespaces = Namespaces(store, new_id)
@@ -118,6 +124,9 @@ class KVCatalog(Closing):
         """
         require_known(properties or {}, "catalog", url)  # before anything is created
         place = place_of(url)
+        at = (properties or {}).get(AT, "")
+        if at:
+            return cls._open_at(place, url_of(warehouse) if warehouse else "", properties or {}, at)
         store = open_store(place, properties or {}, create)
         try:
             catalog = cls(store, url_of(warehouse) if warehouse else "", properties, create, url=place)
@@ -128,6 +137,24 @@ class KVCatalog(Closing):
             catalog.warehouse = catalog.warehouse or place
         catalog._release = lambda: release_store(place)
         return catalog
+
+    @classmethod
+    def _open_at(cls, place: str, warehouse: str, properties: Mapping[str, str], at: str) -> Self:
+        """Open the catalog as it was at a checkpoint."""
+        store = open_at(place, properties, at, unix_ms())
+        try:
+            catalog = cls(store, warehouse, properties, url=place)
+        except BaseException:
+            store.close()
+            raise
+        catalog.warehouse = catalog.warehouse or place
+        catalog._release = store.close
+        return catalog
+
+    @property
+    def at(self) -> str:
+        """The checkpoint that the catalog is open at, read-only; empty: it is open as it is now."""
+        return self.properties.get(AT, "")
 
     @classmethod
     def create(cls, url: str, warehouse: str | None = None, properties: Mapping[str, str] | None = None) -> Self:
@@ -360,6 +387,57 @@ class KVCatalog(Closing):
         requirements, updates = change(self.load_table(name).metadata)
         return self.commit_and_load([TableChange(name, requirements, updates)])[0]
 
+    # The whole catalog through time.
+
+    def create_checkpoint(self, name: str, lifetime_ms: int = 0) -> CheckpointRecord:
+        """Create a checkpoint: a consistent, named point of all tables; `lifetime_ms` 0: it never expires.
+
+        `KVCatalog.open(url, properties={"endive.at": name})` opens it. Its files are kept while it exists.
+        """
+        return self._checkpoints.create(name, lifetime_ms)
+
+    def checkpoints(self) -> list[CheckpointRecord]:
+        """Return the checkpoints, oldest first, those of clones among them."""
+        return self._checkpoints.list()
+
+    def delete_checkpoint(self, name: str, force: bool = False) -> None:
+        """Delete a checkpoint; maintenance then deletes the files that nothing else needs.
+
+        `force`: also one that a clone needs. The clone's tables lose their files then.
+        """
+        self._checkpoints.delete(name, force)
+
+    def restore(self, name: str, dry_run: bool = False) -> RestoreReport:
+        """Make all tables and namespaces as they were at a checkpoint, in one transaction.
+
+        Tables go on from there in a new version; later snapshots stay until they expire, and tables that were created
+        since are dropped without deleting files. The state before becomes a checkpoint, `undo` in the result.
+        """
+        return self._checkpoints.restore(name, dry_run)
+
+    def clone(
+        self,
+        url: str,
+        checkpoint: str | None = None,
+        warehouse: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Cloned:
+        """Make a catalog at another URL with all tables as they are now, or were at a checkpoint.
+
+        It shares the files of this catalog, which keeps them as long as the clone's checkpoint exists, and it can be
+        written: its new files go to its own warehouse. Call it again after an interruption.
+        """
+        place = place_of(url)
+        if place == self.url:
+            raise ConfigurationError(url, ["this is the catalog itself"])
+        given = {key: value for key, value in self.properties.items() if key not in {AT, WRITER, RECORDS}}
+        store = open_store(place, {**given, **(properties or {})}, create=True)
+        try:
+            own = url_of(warehouse) if warehouse else ("" if place.startswith(MEMORY) else place)
+            return clone(self._checkpoints, self.url, store, place, own, self.files, checkpoint, self.now_ms)
+        finally:
+            release_store(place)
+
     # Files and maintenance.
 
     def plan_files(
@@ -401,7 +479,8 @@ class KVCatalog(Closing):
         Only files written before `older_than_unix_ms`: younger ones may belong to a commit in progress. `dry_run`:
         delete nothing, return the files that would be deleted.
         """
-        return list(expiry.remove_orphans(self.tables, table_of(identifier), older_than_unix_ms, dry_run))
+        name = table_of(identifier)
+        return list(expiry.remove_orphans(self.tables, name, older_than_unix_ms, dry_run, self.now_ms()))
 
     def maintain(
         self,
@@ -412,6 +491,8 @@ class KVCatalog(Closing):
 
         Safe beside writers and other maintenance, and to be interrupted at any moment. `tell` gets what is done next.
         """
+        if not options.dry_run:
+            self._checkpoints.clean_up()
         return maintain(self.tables, self.commit_many, self.now_ms, self._new_id, options, tell)
 
     def export_metadata(self, identifier: Name) -> str:

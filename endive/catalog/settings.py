@@ -28,6 +28,8 @@ WRITER = "endive.writer"
 SHARED, EXCLUSIVE = "shared", "exclusive"
 RECORDS = "endive.records"
 """URL of the record store, for object stores without conditional writes."""
+AT = "endive.at"
+"""Name of the checkpoint that a catalog is opened at, read-only."""
 METADATA_JSON = "endive.metadata-json"
 """When the metadata file of a table is written; the table's property overrides the catalog's."""
 BEFORE, BACKGROUND = "before-acknowledgement", "background"
@@ -105,6 +107,12 @@ SETTINGS = (
         "for object stores without conditional writes: the URL of the "
         "[record store](store.md#object-stores-without-conditional-writes) that provides them, `sqlite:///file`, "
         "`postgresql://…`, `mysql://…` or `dynamodb://table`; a catalog keeps its record store for good",
+    ),
+    Setting(
+        AT,
+        ("catalog",),
+        "",
+        "opens the catalog as it was at this [checkpoint](#the-whole-catalog-through-time), read-only",
     ),
     Setting(
         METADATA_JSON,
