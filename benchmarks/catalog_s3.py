@@ -34,8 +34,6 @@ write = {{median = {CREATE_MS}, sigma = 0.14, min = 43}}
 cas = {{median = {CREATE_MS}, sigma = 0.14, min = 43}}
 """
 COMMITTERS = (1, 4, 16, 64, 256)
-ONE_TABLE_BEFORE_MAX = 16
-"""One table whose file is written before the acknowledgement takes one commit after the other: more only queue."""
 SECONDS = 8.0
 
 
@@ -126,8 +124,6 @@ def measure() -> list[Figures]:
         for mode, writer in (("background", EXCLUSIVE), ("background", SHARED), ("before-acknowledgement", SHARED)):
             cases: list[tuple[str, str]] = [("PyIceberg", "distinct"), ("PyIceberg", "one"), ("KVCatalog", "distinct")]
             for through, tables in cases:
-                if (mode, tables) == ("before-acknowledgement", "one") and committers > ONE_TABLE_BEFORE_MAX:
-                    continue
                 found = (
                     directly(mode, writer, committers)
                     if through == "KVCatalog"

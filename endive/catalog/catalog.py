@@ -163,6 +163,7 @@ class KVCatalog(Closing):
 
     def close(self) -> None:
         """Write the metadata files that are behind, and release the store. Idempotent."""
+        self._committer.close()
         self._publisher.close()
         release, self._release = self._release, lambda: None
         release()
@@ -296,7 +297,7 @@ class KVCatalog(Closing):
         A retry leaves out the tables that were dropped or renamed since the commit.
         """
         return [
-            LoadedTable(change.identifier, one.record.version, one.metadata, one.record.metadata_location)
+            LoadedTable(change.identifier, one.version, one.metadata, one.metadata_location)
             if one.metadata is not None
             else self._load_committed(change.identifier)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)

@@ -1,6 +1,7 @@
 """`endive config`: validate and inspect a configuration without running it."""
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -101,10 +102,21 @@ def _leaves(section: BaseModel, prefix: str, settings: Settings) -> list[tuple[s
             continue
         if isinstance(value, BaseModel):
             rows += _leaves(value, f"{key}.", settings)
+        elif isinstance(value, Mapping):
+            for inner, part in value.items():
+                rows += _leaves(part, f"{key}.{inner}.", settings)
         elif value is not None:
-            origin = settings.given.get(key) or settings.origins.get(key) or "default"
-            rows.append((key, value, origin))
+            rows.append((key, value, _origin(settings, key)))
     return rows
+
+
+def _origin(settings: Settings, key: str) -> str:
+    """Return where a value comes from; that of a class may be shared."""
+    found = settings.given.get(key) or settings.origins.get(key)
+    shared = ".".join(["transaction", *key.split(".")[2:]])
+    if found is None and key.startswith("workload.") and shared in settings.given:
+        return f"{settings.given[shared]}: {shared}"
+    return found or "default"
 
 
 def _text(value: object) -> str:

@@ -91,8 +91,10 @@ class Publication:
         # Kept open: every commit would otherwise read the catalog's log from its beginning.
         catalog = self._open.enter_context(open_catalog(self.properties))
         catalog.create_namespace_if_not_exists(NAMESPACE)
-        for table, schema in TABLES.items():
-            catalog.create_table_if_not_exists(f"{NAMESPACE}.{table}", schema)
+        for name, schema in TABLES.items():
+            table = catalog.create_table_if_not_exists(f"{NAMESPACE}.{name}", schema)
+            if set(schema.names) - set(table.schema().column_names):  # made by an older version
+                table.update_schema().union_by_name(schema).commit()
         return self
 
     def __exit__(

@@ -2,6 +2,7 @@
 
 from endive.sim.config.configuration import Settings
 from endive.sim.config.defaults import mean_ms
+from endive.sim.config.schema import Configuration, TransactionSection
 
 SECONDS_PER_RUN = 0.008
 """Reading the configuration, building tables, writing a row."""
@@ -19,16 +20,23 @@ def run_seconds(settings: Settings) -> float:
     A validated overwrite reads a manifest list for each commit that it missed while it ran: at high offered loads these
     reads, drawn one by one, are most of the cost.
     """
-    values = settings.values
+    return SECONDS_PER_RUN + sum(map(_class_seconds, settings.values.by_class().values()))
+
+
+def _class_seconds(values: Configuration) -> float:
     duration_s = values.simulation.duration_ms / 1000
     runtime_s = mean_ms(values.transaction.runtime) / 1000
-    if values.transaction.inter_arrival is None:
-        arrivals_per_s = (values.transaction.writers or 1) / max(runtime_s, 1e-3)
-    else:
-        arrivals_per_s = 1000 / mean_ms(values.transaction.inter_arrival)
     mix = values.transaction.operation_types
     validating = mix.validated_overwrite / mix.total if mix.total else 0.0
+    arrivals_per_s = _arrivals_per_s(values.transaction, runtime_s)
     commits_per_s = min(arrivals_per_s, COMMITS_PER_S * values.catalog.num_tables, COMMITS_PER_S_MAX)
     missed = commits_per_s * min(runtime_s, duration_s)
     transaction_s = SECONDS_PER_TRANSACTION + validating * missed * SECONDS_PER_READ
-    return SECONDS_PER_RUN + duration_s * arrivals_per_s * transaction_s
+    return duration_s * arrivals_per_s * transaction_s
+
+
+def _arrivals_per_s(transaction: TransactionSection, runtime_s: float) -> float:
+    if transaction.arrivals == "open" and transaction.inter_arrival is not None:
+        return 1000 / mean_ms(transaction.inter_arrival)
+    cycle_s = max(runtime_s, (transaction.interval_ms or 0.0) / 1000, 1e-3)
+    return (transaction.writers or 1) / cycle_s

@@ -93,7 +93,9 @@ def experiments_table(plan: Plan) -> pa.Table:
         {
             "family": [group.name for group, _ in plan.experiments],
             "experiment": [plan.name_of(experiment) for _, experiment in plan.experiments],
-            "load": pa.array([offered_load(one)[0] for one in settings], pa.float64()),
+            "load": pa.array(
+                [offered_load(one.settings, group.load_key)[0] for group, one in plan.experiments], pa.float64()
+            ),
             "duration_ms": pa.array([one.values.simulation.duration_ms for one in settings], pa.float64()),
             "window_start_ms": pa.array([one.window.start_ms for one in settings], pa.float64()),
             "window_end_ms": pa.array([one.window.end_ms for one in settings], pa.float64()),

@@ -33,7 +33,7 @@ def value_in_force(settings: Settings, key: str) -> object:
     """Return the value of a dotted key; for a table, a mapping of the keys set in it; None where there is none."""
     value: object = settings.values
     for name in key.split("."):
-        value = getattr(value, name, None)
+        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     return value.model_dump(exclude_none=True, exclude_defaults=True) if isinstance(value, BaseModel) else value
 
 

@@ -17,6 +17,7 @@ before anything runs, and all errors are reported at once.
 """
 
 import copy
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,8 +42,8 @@ Seed = Annotated[int, Field(ge=0, le=SEED_MAX, strict=True)]
 ERRORS_SHOWN = 10
 """An error in the base configuration repeats in every experiment; the first few are enough."""
 
-LOAD_KEYS = ("transaction.inter_arrival", "transaction.writers")
-"""Keys that set the offered load."""
+LOAD_KEY = re.compile(r"(transaction|workload\.[^.]+)\.(inter_arrival|writers)(\..*)?")
+"""Keys that set the offered load: of all transactions, or of a class."""
 
 NOT_LIST = ("members", "experiments", "variations")
 LISTED = "experiments are listed one by one in [[list]] tables"
@@ -115,13 +116,13 @@ class ExperimentGroup:
     @property
     def load_key(self) -> str | None:
         """The varied key that sets the offered load; None if none does, or several do."""
-        keys = [key for key in self.varied if key.startswith(LOAD_KEYS)]
+        keys = [key for key in self.varied if LOAD_KEY.fullmatch(key)]
         return keys[0] if len(keys) == 1 else None
 
     @property
     def load_unit(self) -> str:
         """Unit of the offered load."""
-        return offered_load(self.experiments[0].settings)[1]
+        return offered_load(self.experiments[0].settings, self.load_key)[1]
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -129,10 +130,16 @@ class ExperimentGroup:
         return tuple(dict.fromkeys(warning for one in self.experiments for warning in one.settings.warnings))
 
 
-def offered_load(settings: Settings) -> tuple[float, str]:
-    """Return the nominal offered load and its unit: arrivals a second, or the writers of a closed loop."""
-    transaction = settings.values.transaction
-    if transaction.arrivals == "closed" or transaction.inter_arrival is None:
+def offered_load(settings: Settings, load_key: str | None = None) -> tuple[float, str]:
+    """Return the nominal offered load and its unit: arrivals a second, or writers.
+
+    Of several classes it is the load of the one that `load_key` belongs to, or of the first.
+    """
+    classes = settings.values.by_class()
+    named = (load_key or "").split(".")
+    name = named[1] if named[0] == "workload" and named[1] in classes else next(iter(classes))
+    transaction = classes[name].transaction
+    if transaction.arrivals != "open" or transaction.inter_arrival is None:
         return float(transaction.writers or 0), "writers"
     return float(f"{1000.0 / mean_ms(transaction.inter_arrival):.4g}"), "arrivals/s"
 

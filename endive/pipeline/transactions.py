@@ -21,7 +21,7 @@ from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Run
 from endive.pipeline.run_rows import RUN_SCHEMA, done_row
 from endive.pipeline.saved_sweep import first_line
-from endive.sim.results.columns import SCHEMA
+from endive.sim.results.columns import SCHEMA, with_labels
 from endive.sim.results.summary import Window, summarise
 
 BIN_BYTES = 256 * 2**20
@@ -119,6 +119,7 @@ def read_transactions(path: Path) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         problem = f"cannot be read as Parquet ({first_line(error)})"
         raise ResultError(str(path), problem, REMEDY) from error
+    rows = with_labels(rows)
     if not rows.schema.equals(SCHEMA):
         raise ResultError(str(path), "does not hold the transactions of a run", REMEDY)
     return rows

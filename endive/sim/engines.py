@@ -12,7 +12,7 @@ Engine = Literal["compiled", "reference"]
 def simulate(settings: Settings, seed: int, engine: Engine = "compiled", progress: Progress | None = None) -> RunResult:
     """Run a configuration with one seed on the compiled engine, or on the reference engine that defines the results."""
     if engine == "reference":
-        return Simulation(settings.build(seed)).run(progress).to_result()
+        return Simulation(settings.build(seed)).run(progress).to_result(settings.classes)
     from endive.sim.engine.run import run_compiled  # noqa: PLC0415 - loading Numba takes a second
 
     return run_compiled(settings, seed, progress)

@@ -1,8 +1,9 @@
 """Selectors choose the tables and partitions that a transaction reads and writes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from heapq import heapify, heapreplace
 from itertools import accumulate
 
 from endive.rng import RandomSource
@@ -17,6 +18,10 @@ class TableSelector(ABC):
     @abstractmethod
     def select(self, n_tables: int, total_tables: int, rng: RandomSource) -> Selection:
         """Return (tables read, tables written)."""
+
+    def weights(self, total: int) -> tuple[float, ...]:
+        """Return the relative frequency of each of `total` tables; equal unless a selector says otherwise."""
+        return (1.0,) * total
 
 
 class PartitionSelector(ABC):
@@ -71,6 +76,19 @@ class ZipfTableSelector(Selector, TableSelector):
         super().__init__(alpha, write_fraction)
 
 
+class SharesTableSelector(Selector, TableSelector):
+    """Each table has a share of the transactions."""
+
+    def __init__(self, shares: Sequence[float], write_fraction: float = 1.0) -> None:
+        super().__init__(0.0, write_fraction)
+        self._shares = tuple(map(float, shares))
+
+    def weights(self, total: int) -> tuple[float, ...]:
+        if total != len(self._shares):
+            raise ValueError(f"{len(self._shares)} shares for {total} tables; give one for each")
+        return self._shares
+
+
 class ZipfPartitionSelector(Selector, PartitionSelector):
     """Partition 0 is the most popular, with the same distribution as `ZipfTableSelector`."""
 
@@ -83,6 +101,22 @@ PARTITION_SELECTORS: dict[str, Callable[..., PartitionSelector]] = {
     "uniform": UniformPartitionSelector,
     "zipf": ZipfPartitionSelector,
 }
+
+
+def apportioned(weights: Sequence[float], count: int) -> list[int]:
+    """Distribute `count` writers over tables in proportion to their weights; return the table of each writer.
+
+    Each writer goes to the table that has the fewest for its weight (the method of Webster), so that the first writers
+    are spread over the tables as well.
+    """
+    chosen: list[int] = []
+    waiting = [(-weight, table, 0) for table, weight in enumerate(weights)]
+    heapify(waiting)
+    for _ in range(count):
+        _, table, given = waiting[0]
+        heapreplace(waiting, (-weights[table] / (2 * given + 3), table, given + 1))
+        chosen.append(table)
+    return chosen
 
 
 @lru_cache(maxsize=256)

@@ -17,8 +17,8 @@ from endive.sim.commit_options import Backoff, CommitOptions
 from endive.sim.results.statistics import Statistics
 from endive.sim.results.summary import check_commits
 from endive.sim.storage import StorageProvider
-from endive.sim.transaction import ConflictDetector, Transaction
-from endive.sim.workload import Workload
+from endive.sim.transaction import DEFAULT_CLASS, ConflictDetector, Transaction
+from endive.sim.workload import Workload, WorkloadClass
 from endive.timing import Latency, to_ms, to_ticks
 
 T = TypeVar("T")
@@ -51,6 +51,17 @@ class SimulationConfig:
     backoff_before_read: bool = False
 
     options: CommitOptions = field(default_factory=CommitOptions)
+    classes: tuple[WorkloadClass, ...] = ()
+    """The classes of a run that has several. Empty: one class, from the fields above."""
+
+    @property
+    def all_classes(self) -> tuple[WorkloadClass, ...]:
+        """Every class of the run."""
+        if self.classes:
+            return self.classes
+        options = self.commit_options()
+        only = (self.workload, self.conflict_detector, self.max_retries, self.ml_append_mode, options)
+        return (WorkloadClass(DEFAULT_CLASS, *only),)
 
     def commit_options(self) -> CommitOptions:
         """Return the options with the backoff that is in force."""
@@ -97,14 +108,14 @@ class Simulation:
         if config.seed is not None and config.seed != config.workload.seed:
             raise ValueError(f"seed {config.seed} is not the workload's, {config.workload.seed}; give both the same")
         self._config = config
-        self._options = config.commit_options()
         self._env = simpy.Environment()
         self._in_flight: dict[int, Transaction] = {}
         self._statistics = Statistics()
 
     def run(self, progress: Progress | None = None) -> Statistics:
         """Run to the end of the simulated time and return the statistics. Checks the model's invariants at the end."""
-        self._env.process(self._arrivals() if self._config.workload.config.closed is None else self._writers())
+        for one in self._config.all_classes:
+            self._env.process(self._arrivals(one) if one.workload.config.closed is None else self._writers(one))
         end_ticks = to_ticks(self._config.duration_ms)
         for stop_ticks in _milestones(end_ticks, 200 if progress else 1):
             self._env.run(until=stop_ticks)
@@ -112,37 +123,41 @@ class Simulation:
                 progress(to_ms(stop_ticks))
         return self._finish()
 
-    def _arrivals(self) -> Events[None]:
-        for delay_ms, txn in self._config.workload.generate():
+    def _arrivals(self, one: WorkloadClass) -> Events[None]:
+        for delay_ms, txn in one.workload.generate():
             yield _Delay(self._env, to_ticks(delay_ms), txn.txn_id)
-            self._env.process(self._transact(txn))
+            self._env.process(self._transact(one, txn))
 
-    def _writers(self) -> Events[None]:
-        closed = self._config.workload.config.closed
+    def _writers(self, one: WorkloadClass) -> Events[None]:
+        closed = one.workload.config.closed
         for writer in range(closed.writers if closed else 0):
-            self._env.process(self._writer(writer, closed.writers if closed else 0))
+            self._env.process(self._writer(one, writer))
         yield _Delay(self._env, 0, 0)
 
-    def _writer(self, writer: int, writers: int) -> Events[None]:
-        """Run transactions one after the other, with a think time in between."""
-        txn_id = writer
-        yield _Delay(self._env, 0, writer)  # at the start, too, writers act in the order of their numbers
+    def _writer(self, one: WorkloadClass, number: int) -> Events[None]:
+        """Run a writer's transactions one after the other. Its first one has the writer's number."""
+        workload, closed = one.workload, one.workload.config.closed
+        if closed is None:
+            raise ValueError("only closed and triggered arrivals have writers")
+        # Simultaneous starts, too, happen in the order of the transactions' ids.
+        yield _Delay(self._env, closed.start_ticks(number), workload.txn_id(number))
         while True:
-            txn = self._config.workload.transaction(txn_id, to_ms(int(self._env.now)))
-            yield from self._transact(txn)
-            yield _Delay(self._env, to_ticks(self._config.workload.think_ms(txn_id)), txn_id)
-            txn_id += writers
+            txn = workload.transaction(number, to_ms(int(self._env.now)))
+            yield from self._transact(one, txn)
+            wait_ms = workload.next_ms(number, txn.submit_time_ms, to_ms(int(self._env.now)))
+            yield _Delay(self._env, to_ticks(wait_ms), txn.txn_id)
+            number += closed.writers
 
-    def _transact(self, txn: Transaction) -> Events[None]:
+    def _transact(self, one: WorkloadClass, txn: Transaction) -> Events[None]:
         config = self._config
         self._in_flight[txn.txn_id] = txn
         steps = txn.execute(
             config.catalog.session(txn.streams.catalog),
             config.storage_provider.with_rng(txn.streams.storage),
-            config.conflict_detector,
-            config.max_retries,
-            config.ml_append_mode,
-            self._options,
+            one.conflict_detector,
+            one.max_retries,
+            one.ml_append_mode,
+            one.options,
         )
         result = yield from _drive_generator(self._env, steps, txn.txn_id)
         if to_ticks(txn.now_ms) != self._env.now:

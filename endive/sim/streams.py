@@ -15,11 +15,17 @@ class TransactionStreams:
     conflict: Stream
 
 
-class StreamFamily:
-    """The streams of all transactions of one seed."""
+def stream_name(purpose: str, class_name: str = "") -> str:
+    """Return the name of a class's stream for one purpose; of the only class, that is the purpose."""
+    return f"{class_name}/{purpose}" if class_name else purpose
 
-    def __init__(self, seed: int) -> None:
-        self._roots = [stream(seed, purpose) for purpose in ("storage", "catalog", "backoff", "conflict")]
+
+class StreamFamily:
+    """The streams of all transactions of one class and seed."""
+
+    def __init__(self, seed: int, class_name: str = "") -> None:
+        purposes = ("storage", "catalog", "backoff", "conflict")
+        self._roots = [stream(seed, stream_name(purpose, class_name)) for purpose in purposes]
 
     def of(self, txn_id: int) -> TransactionStreams:
         """Return the streams of transaction `txn_id`, at their start."""

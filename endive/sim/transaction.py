@@ -31,6 +31,12 @@ _NONE: frozenset[int] = frozenset()
 PURPOSES = ("catalog_read", "runtime", "per_attempt_io", "conflict_io", "catalog_commit", "backoff")
 
 
+DEFAULT_CLASS = "transaction"
+"""Class of the transactions of a run that has only one."""
+NO_WRITER = -1
+"""Writer of a transaction of open arrivals."""
+
+
 class TransactionStatus(Enum):
     """Phase of a transaction. The last two are final."""
 
@@ -67,6 +73,10 @@ class TransactionResult:
     conflict_io_ms: float
     catalog_commit_ms: float
     submit_time_ms: float
+    class_name: str = DEFAULT_CLASS
+    writer: int = NO_WRITER
+    table: int = 0
+    """The table written; of several, the first."""
 
 
 class ConflictDetector(ABC):
@@ -96,6 +106,8 @@ class Transaction(ABC):
         reads: Mapping[int, frozenset[int] | None] | None = None,
         manifests_per_concurrent_commit: float = 1.5,
         streams: TransactionStreams | None = None,
+        class_name: str = DEFAULT_CLASS,
+        writer: int = NO_WRITER,
     ) -> None:
         self.txn_id = txn_id
         self.submit_time_ms = submit_time_ms
@@ -106,6 +118,8 @@ class Transaction(ABC):
         """Tables read but not written, with their partitions; None: partitions not tracked."""
         self.manifests_per_concurrent_commit = manifests_per_concurrent_commit
         self.streams = streams or StreamFamily(0).of(txn_id)
+        self.class_name = class_name
+        self.writer = writer
         self.status = TransactionStatus.PENDING
         self.total_retries = 0
         self.abort_reason: str | None = None
@@ -353,6 +367,9 @@ class Transaction(ABC):
             conflict_io_ms=spent.ms("conflict_io"),
             catalog_commit_ms=spent.ms("catalog_commit"),
             submit_time_ms=self.submit_time_ms,
+            class_name=self.class_name,
+            writer=self.writer,
+            table=min(self.tables_written, default=0),
         )
 
 

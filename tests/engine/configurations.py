@@ -13,14 +13,67 @@ def configuration(number: int) -> str:
     draw = Draw(number)
     tables = draw.choice([1, 1, 2, 5, 20])
     catalog, partitions = _catalog(draw, tables)
-    return tomli_w.dumps(
-        {
-            "simulation": {"duration_ms": draw.choice([5_000, 20_000, 60_000]) + draw.random() * 1_000},
-            "storage": _storage(draw),
-            "catalog": catalog,
-            "transaction": _transaction(draw, tables, partitions),
-        }
-    )
+    document = {
+        "simulation": {"duration_ms": draw.choice([5_000, 20_000, 60_000]) + draw.random() * 1_000},
+        "storage": _storage(draw),
+        "catalog": catalog,
+        "transaction": _transaction(draw, tables, partitions),
+    }
+    document["transaction"] |= _more(draw, tables, document["transaction"])
+    if draw.random() < 0.5:
+        names = ("streams", "compaction", "backfill")[: draw.randint(1, 3)]
+        document["workload"] = {name: _class(draw, tables, partitions) for name in names}
+    return tomli_w.dumps(document)
+
+
+OF_TABLES = (
+    "manifest_list_mode", "manifest_list_entry_size", "manifest_list_seal_threshold", "manifest_list_entries",
+    "manifest_list_scope", "manifest_list_growth_bytes",
+)  # fmt: skip
+
+
+def _class(draw: Draw, tables: int, partitions: int) -> dict[str, Any]:
+    """Return a class of transactions that differs from the shared section in some keys."""
+    own = _transaction(draw, tables, partitions)
+    own |= _more(draw, tables, own)
+    kept = ("arrivals", "inter_arrival", "writers", "interval_ms")
+    return {key: value for key, value in own.items() if key not in OF_TABLES and (key in kept or draw.random() < 0.5)}
+
+
+def _more(draw: Draw, tables: int, transaction: dict[str, Any]) -> dict[str, Any]:
+    """Return the tables of a class, and arrivals that vary or are triggered."""
+    selection = dict(transaction["tables"])
+    more: dict[str, Any] = {"tables": selection}
+    if draw.random() < 0.2:
+        more |= {"arrivals": "triggered", "interval_ms": draw.choice([100.0, 1_000.0, 7_000.5])}
+        if draw.random() < 0.7:
+            more["writers"] = draw.choice([1, 3, 12])
+    arrivals = more.get("arrivals", transaction.get("arrivals", "open"))
+    if arrivals != "open" and draw.random() < 0.5:
+        more["stagger_ms"] = draw.choice([0.0, 333.3, 5_000.0])
+    if arrivals == "open" and draw.random() < 0.3:
+        more["rate"] = _rate(draw)
+    if draw.random() < 0.3:
+        selection["only"] = draw.sample(range(tables), draw.randint(1, tables))
+    among = len(selection.get("only", range(tables)))
+    selection["per_txn"] = min(selection["per_txn"], among)
+    if draw.random() < 0.3:
+        selection |= {"selector": "shares", "shares": [draw.choice([0.5, 1.0, 3.0, 0.0]) + 0.1 for _ in range(among)]}
+    if arrivals != "open":
+        selection["choice"] = draw.choice(["transaction", "writer"])
+        if selection["choice"] == "writer":
+            selection["per_txn"] = 1
+    return more
+
+
+def _rate(draw: Draw) -> dict[str, Any]:
+    rate: dict[str, Any] = {}
+    if draw.random() < 0.7:
+        rate["factors"] = [draw.choice([0.0, 0.3, 1.0, 2.5]) for _ in range(draw.randint(1, 7))] + [1.0]
+        rate["period_ms"] = draw.choice([900.0, 3_333.333, 86_400_000.0])
+    if draw.random() < 0.6:
+        rate |= {"burst_factor": draw.choice([0.0, 4.0]), "burst_every_ms": 2_000.0, "burst_ms": 123.4}
+    return rate
 
 
 def _distribution(draw: Draw, low: float, high: float) -> dict[str, Any]:

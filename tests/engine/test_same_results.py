@@ -78,8 +78,9 @@ def test_the_configurations_reach_every_choice_of_the_schema() -> None:
     for number in range(300):
         settings = valid(number)
         if settings is not None:
-            values = settings.values.transaction.model_dump() | settings.values.catalog.model_dump()
-            seen.update((key, value) for key, value in values.items() if isinstance(value, str))
+            for one in settings.values.by_class().values():
+                values = one.transaction.model_dump() | one.catalog.model_dump()
+                seen.update((key, value) for key, value in values.items() if isinstance(value, str))
     for section in ("transaction", "catalog"):
         model = Configuration.model_fields[section].annotation
         assert model is not None
@@ -181,6 +182,7 @@ def test_writers_of_a_closed_loop_begin_in_the_order_of_their_numbers() -> None:
         [transaction]
         arrivals = "closed"
         writers = 3
+        stagger_ms = 0
         think.value = 100
         runtime.value = 0
         operation_types.fast_append = 1

@@ -82,6 +82,7 @@ def transaction(number: int, t_submit: float, total_latency: float, **changes: A
         "status": "committed",
         "operation_type": "fast_append",
         "abort_reason": None,
+        "class": "transaction",
     }
     return row | changes
 

@@ -27,9 +27,9 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
-from endive.catalog.commit.apply import Stale, apply_commit
+from endive.catalog.commit.apply import GroupMember, Stale, apply_commit, apply_group
 from endive.catalog.commit.change import TableChange
-from endive.catalog.commit.prepared import PreparedCommit, compute_rows
+from endive.catalog.commit.prepared import PreparedCommit, advanced, compute_rows
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord
 from endive.catalog.model.keys import dropped_key, history_of, snapshots_of, table_key
 from endive.catalog.model.names import Identifier
@@ -56,9 +56,9 @@ ROUNDS = 3
 
 
 def change_of(letter: str, name: Identifier) -> TableChange:
-    """A: set a property. B: add a snapshot to a branch that must be empty."""
+    """B: add a snapshot to a branch that must be empty. Others: set a property."""
     requirements: tuple[Any, ...] = (AssertTableUUID(uuid=TABLE_ID),)
-    if letter == "a":
+    if letter != "b":
         return TableChange(name, requirements, (SetPropertiesUpdate(updates={letter: "1"}),))
     snapshot = Snapshot(
         snapshot_id=SNAPSHOT_ID,
@@ -97,9 +97,23 @@ def committed_as_known(letter: str, known: bytes, tx: Transaction) -> Steps[bool
     """Commit what was worked out on the record `known`."""
     change = change_of(letter, TABLE)
     view = TableView(TableRecord.decoded(known), (), ())
-    rows = compute_rows(change, view, 10, lambda _: f"file of {letter}")
+    rows = compute_rows(change, view, 10).named(f"file of {letter}", "", 0)
     answer = yield from apply_commit(tx, [PreparedCommit(change, rows)], f"commit {letter}", 10, follows)
     return not isinstance(answer, Stale)
+
+
+def committed_as_group(letters: str, known: bytes, tx: Transaction) -> Steps[bool]:
+    """Commit several changes by one transaction, each computed on top of the one before, on the record `known`."""
+    view = TableView(TableRecord.decoded(known), (), ())
+    members = []
+    for letter in letters:
+        change = change_of(letter, TABLE)
+        rows = compute_rows(change, view, 10)
+        members.append(GroupMember(f"commit {letter}", change, rows))
+        view = advanced(view, rows)
+    last = members[-1].rows.named(f"file of {letters}", "", 0)
+    answer = yield from apply_group(tx, TABLE, members, last, follows)
+    return isinstance(answer, tuple)
 
 
 def record_of(tx: Transaction) -> Steps[bytes | None]:
@@ -169,30 +183,37 @@ def doing(event: str, work: Callable[..., Steps[bool]], state: StoreState) -> St
     return "unknown"
 
 
-def committing_known(letter: str, state: StoreState) -> Steps[str]:
-    """Work a change out, commit it, and begin anew as long as the table has moved on."""
+def committing_known(
+    letters: str, state: StoreState, work: Callable[..., Steps[bool]] = committed_as_known
+) -> Steps[str]:
+    """Work changes out, commit them, and begin anew as long as the table has moved on."""
     for _ in range(ROUNDS):
         state = yield from refreshed(state)
         seen, _ = yield from run_functions((record_of,), state.manifest.value.runs, state.recent, NoCache())
         known = seen[0].value
         if known is None:
-            yield from ask(RecordEvent((letter, False)))
+            yield from _record(letters, False)
             return "gone"
         try:
-            ended = yield from commit_batch(state, (partial(committed_as_known, letter, known),), NoCache(), LOOKS)
+            ended = yield from commit_batch(state, (partial(work, letters, known),), NoCache(), LOOKS)
         except OutcomeUnknownError:
             return "unknown"
         outcome = ended.outcomes[0]
         if isinstance(outcome.error, NotInCatalogError):
-            yield from ask(RecordEvent((letter, False)))
+            yield from _record(letters, False)
             return "gone"
         if outcome.error is not None:
             raise outcome.error
         if outcome.value:
-            yield from ask(RecordEvent((letter, True)))
+            yield from _record(letters, True)
             return "done"
         state = ended.state
     return "lost every race"
+
+
+def _record(letters: str, is_committed: bool) -> Steps[None]:
+    for letter in letters:
+        yield from ask(RecordEvent((letter, is_committed)))
 
 
 def repeating(letter: str, state: StoreState) -> Steps[str]:
@@ -287,7 +308,7 @@ def what_was_acknowledged_is_there(bodies: Mapping[str, bytes], events: frozense
     is_dropped = any(event in events for event in (("drop t", True), ("drop u", True)))
     if is_dropped and tables:
         return "the table was dropped, and is there"
-    for letter in ("a", "b"):
+    for letter in ("a", "b", "c"):
         held = bool(tables) and letter in tables[0].metadata.properties
         if tables and (letter, True) in events and not held:
             return f"the acknowledged commit {letter} is missing"

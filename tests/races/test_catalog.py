@@ -24,6 +24,7 @@ from tests.races.catalogs import (
     TABLE,
     catalog_at_rest,
     clearing,
+    committed_as_group,
     committed_inside,
     committing_known,
     doing,
@@ -59,6 +60,13 @@ def searched(programs: Mapping[str, Program], bounds: Bounds) -> Exploration:
     return found
 
 
+GROUP: dict[str, Program] = {
+    "committer a": COMMITTERS["committer a"],
+    "group": partial(committing_known, "bc", STATE, committed_as_group),
+}
+"""A group of two changes, and another process."""
+
+
 Case = tuple[dict[str, Program], Bounds]
 EXHAUSTED: dict[str, Case] = {
     "two committers, a lost reply": (COMMITTERS, Bounds(lost_replies=1)),
@@ -68,6 +76,9 @@ EXHAUSTED: dict[str, Case] = {
     ),
     "two committers and a rename": ({**COMMITTERS, **RENAMER}, Bounds()),
     "two committers and a drop": ({**COMMITTERS, **DROPPER}, Bounds()),
+    "a group and a committer, a lost reply": (GROUP, Bounds(lost_replies=1)),
+    "a group, a committer and a rename": ({**GROUP, **RENAMER}, Bounds()),
+    "a group, a committer and a drop; two preemptions": ({**GROUP, **DROPPER}, Bounds(preemptions=2)),
     "two committers, a rename and a drop; two preemptions": (
         {**COMMITTERS, **RENAMER, **LATE_DROPPER},
         Bounds(preemptions=2),
@@ -101,6 +112,12 @@ def test_a_commit_that_does_not_check_the_version_is_found(monkeypatch: pytest.M
     monkeypatch.setattr(ChangedRows, "fits", fits_by_name)
 
     assert searched(COMMITTERS, Bounds(preemptions=2)).violation is not None
+
+
+def test_a_group_that_does_not_check_the_version_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChangedRows, "fits", lambda *_: True)
+
+    assert searched(GROUP, Bounds(preemptions=2)).violation is not None
 
 
 def test_a_commit_without_a_stored_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

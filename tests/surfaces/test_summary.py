@@ -9,7 +9,7 @@ from endive.sim.results.columns import SCHEMA
 from endive.sim.results.summary import Estimate, Window, estimate, estimates, student_95, summarise
 
 WINDOW = Window(1000.0, 6000.0)
-ZERO: dict[str, Any] = dict.fromkeys(SCHEMA.names, 0) | {"abort_reason": None}
+ZERO: dict[str, Any] = dict.fromkeys(SCHEMA.names, 0) | {"abort_reason": None, "class": "transaction"}
 
 
 def row(number: int, status: str = "committed", latency_ms: float = 100.0, **columns: Any) -> dict[str, Any]:

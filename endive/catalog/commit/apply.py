@@ -8,15 +8,16 @@ Every commit has an id, its idempotency key. Its result is stored under the id i
 returns the stored result. Every table keeps its last `RESULTS_STORED` results.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from endive.catalog.commit.base import base_of
+from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, WritesFileFirst, decide
 from endive.catalog.commit.prepared import NO_VERSION, ChangedRows, PreparedCommit, compute_rows
 from endive.catalog.model.catalog_records import CommitRecord, SnapshotRecord, TableRecord
 from endive.catalog.model.file_rows import reparent
-from endive.catalog.model.keys import commit_key, commit_version_key, snapshot_key
+from endive.catalog.model.keys import commit_key, commit_version_key, snapshot_key, table_key
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.operations.dropped_tables import require_cleared
@@ -64,7 +65,7 @@ def apply_commit(
         decision = decide(one.change, base, writes_file_first)  # a real conflict is raised here
         if one.rows is not None or decision is not Decision.APPLY:
             return Stale(one.change.identifier)
-        fitting.append(compute_rows(one.change, base, now_ms, None))
+        fitting.append(compute_rows(one.change, base, now_ms))
     together = tuple(str(rows.record.uuid) for rows in fitting) if len(fitting) > 1 else ()
     results: list[CommitRecord] = []
     for rows in fitting:
@@ -73,7 +74,61 @@ def apply_commit(
             yield from require_unused_uuid(tx, rows.record.uuid)
             yield from require_cleared(tx, rows.record.uuid)
         result = yield from _install(tx, rows, commit_id, together)
+        _put_table(tx, rows)
         results.append(result)
+    return tuple(results)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A change of a group: its rows are computed on top of those of the member before it."""
+
+    commit_id: str
+    change: TableChange
+    rows: ChangedRows
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyCommitted:
+    """Nothing was committed now: some members of a group had been committed before."""
+
+    results: Mapping[str, CommitRecord]
+    """Their stored results, by commit id."""
+
+
+def apply_group(
+    tx: StoreTransaction,
+    identifier: Identifier,
+    members: Sequence[GroupMember],
+    last: ChangedRows,
+    writes_file_first: WritesFileFirst,
+) -> Steps[Results | Stale | AlreadyCommitted]:
+    """Commit prepared changes of one table, all or none. `last`: the rows of the last one, with the metadata file.
+
+    A single change that contradicts the table raises its conflict here. In a larger group that is the error of one
+    member, and the caller finds it when it computes the group again.
+    """
+    record = yield from find_table(tx, identifier)
+    stored: dict[str, CommitRecord] = {}
+    for member in members:
+        result = (yield from _stored_result(tx, record, member.commit_id)) if record is not None else None
+        if result is not None:
+            stored[member.commit_id] = result
+    if len(stored) == len(members):
+        return tuple(stored[member.commit_id] for member in members)
+    if stored:
+        return AlreadyCommitted(stored)
+    if not members[0].rows.fits(record):
+        if len(members) == 1:
+            base = yield from base_of(tx, record, members[0].change)
+            decide(members[0].change, base, writes_file_first)
+        return Stale(identifier)
+    results: list[CommitRecord] = []
+    for member in members:
+        result = yield from _install(tx, member.rows, member.commit_id, (), last.record.metadata_location)
+        results.append(result)
+    if any(not member.rows.is_empty for member in members):
+        _put_table(tx, last)
     return tuple(results)
 
 
@@ -136,10 +191,22 @@ def _result_now(record: TableRecord | None, stored: CommitRecord) -> CommitRecor
     )
 
 
-def _install(tx: StoreTransaction, rows: ChangedRows, commit_id: str, together: tuple[str, ...]) -> Steps[CommitRecord]:
-    """Put the rows of a change, and the commit's result under its id."""
+def _put_table(tx: StoreTransaction, rows: ChangedRows) -> None:
+    """Put the record of a table after a change."""
+    if not rows.is_empty:
+        tx.put(table_key(rows.record.identifier), rows.record.encoded())
+
+
+def _install(
+    tx: StoreTransaction, rows: ChangedRows, commit_id: str, together: tuple[str, ...], location: str | None = None
+) -> Steps[CommitRecord]:
+    """Put the rows of a change but that of its table, and the commit's result under its id.
+
+    `location`: the metadata file that shows the change, if it is not that of its own record.
+    """
     record = rows.record
-    result = CommitRecord(commit_id, record.version, rows.snapshot_id, record.metadata_location, together)
+    shown_by = location if location is not None else record.metadata_location
+    result = CommitRecord(commit_id, record.version, rows.snapshot_id, shown_by, together)
     if rows.is_empty:
         return result
     puts = dict(rows.puts)

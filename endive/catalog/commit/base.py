@@ -35,7 +35,7 @@ def base_of(tx: StoreTransaction, record: TableRecord | None, change: TableChang
     if _needs_whole_past(record, change):
         view = yield from whole_view(tx, record)
     else:
-        view = yield from partial_view(tx, record, _named_snapshots(record, change))
+        view = yield from partial_view(tx, record, named_snapshots(record, change))
     return view
 
 
@@ -43,7 +43,7 @@ def narrowed(view: TableView, change: TableChange) -> TableView:
     """Return a view with no more of the past than a change needs: applying updates copies all there is."""
     if not view.snapshots or _needs_whole_past(view.record, change):
         return view
-    named = _named_snapshots(view.record, change)
+    named = named_snapshots(view.record, change)
     return TableView(view.record, tuple(one for one in view.snapshots if one.snapshot.snapshot_id in named), ())
 
 
@@ -56,7 +56,8 @@ def _needs_whole_past(record: TableRecord, change: TableChange) -> bool:
     return RemoveSnapshotsUpdate in change.kinds or not record.metadata.refs
 
 
-def _named_snapshots(record: TableRecord, change: TableChange) -> set[int]:
+def named_snapshots(record: TableRecord, change: TableChange) -> set[int]:
+    """Return the ids of the snapshots that a change names, and of those that the table's branches and tags have."""
     named = {ref.snapshot_id for ref in record.metadata.refs.values()}
     for update in change.updates:
         if isinstance(update, AddSnapshotUpdate):

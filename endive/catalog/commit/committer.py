@@ -24,10 +24,12 @@ from endive.catalog.commit.apply import Results, Stale, apply_commit, stored_res
 from endive.catalog.commit.base import load_base
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
+from endive.catalog.commit.group_commit import GroupCommitter, can_group
+from endive.catalog.commit.groups import TableQueues, Waiting
 from endive.catalog.commit.manifests import changed_files, read_list
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.prepared import PreparedCommit, compute_rows, whole_metadata
-from endive.catalog.commit.rebase import rebase
+from endive.catalog.commit.rebase import KnownLists, rebase, write_lists
 from endive.catalog.commit.turns import Turns
 from endive.catalog.commit.updates import structure_after
 from endive.catalog.model.catalog_records import CommitRecord, SnapshotRecord
@@ -55,7 +57,11 @@ class CommittedTable:
 
     record: CommitRecord
     metadata: TableMetadata | None
-    """The table's metadata after the commit; None if it has to be loaded."""
+    """The table's metadata after the commit, or after later ones; None if it has to be loaded."""
+    version: int = 0
+    """The version that `metadata` shows."""
+    metadata_location: str = ""
+    """The metadata file that shows `metadata`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +85,14 @@ class TableCommitter:
         self._clock = clock
         self._new_id = new_id
         self._turns = Turns()
+        self._queues = TableQueues()
+        self._groups = GroupCommitter(store, files, clock, new_id, self._turns)
         self._in_background: set[Identifier] = set()
         """Tables whose last commit was applied in the transaction; the next one will be as well, if it has no files."""
+
+    def close(self) -> None:
+        """Stop the threads that write files. Idempotent."""
+        self._groups.close()
 
     def commit(self, changes: Sequence[TableChange], commit_id: str | None = None) -> list[CommittedTable]:
         """Commit changes of different tables, all or none. Without an id, one is drawn."""
@@ -97,24 +109,43 @@ class TableCommitter:
         return [CommittedTable(one, None) for one in stored]
 
     def _commit(self, changes: Sequence[TableChange], commit_id: str) -> list[CommittedTable]:
-        """Run the commit loop."""
+        """Run the commit loop. A change of one table that writes files is committed with others of its table."""
         lost, names = 0, {change.identifier for change in changes}
         with self._turns.of(names) as turn:
             while True:
                 decided = [self._with_files(one) for one in self._decide(changes, names)]
                 changes = [one.change for one in decided]
                 applies = all(one.decision is Decision.APPLY for one in decided)
+                if not applies and len(decided) == 1 and can_group(changes[0], decided[0].base):
+                    return [self._commit_in_group(decided[0], commit_id)]
                 if not applies and not turn.take():
                     continue  # another commit of this process came first
                 commits, written = self._prepare(decided, lost)
                 result = self._transact(commits, commit_id, written)
                 if not isinstance(result, Stale):
                     self._in_background |= names if applies else set()
-                    self._delete_replaced_lists(decided, commits)
+                    for one, commit in zip(decided, commits, strict=True):
+                        self._delete_replaced_lists(one, commit.change)
                     return [_committed(one, record) for one, record in zip(commits, result, strict=True)]
                 self._in_background -= names
                 lost += turn.is_taken
                 _require_attempts(decided, lost, result.identifier)
+
+    def _commit_in_group(self, one: _Decided, commit_id: str) -> CommittedTable:
+        """Commit a change together with those of other threads that wait for its table."""
+        waiting = Waiting(one.change, commit_id)
+        self._queues.of(one.change.identifier).commit(waiting, self._groups.lead)
+        if waiting.error is not None:
+            raise waiting.error
+        result = waiting.committed
+        if result is None:
+            raise AssertionError("a commit without an answer")
+        self._delete_replaced_lists(one, result.change)
+        if result.state is None:
+            return CommittedTable(result.record, None)
+        metadata, state = result.state.metadata, result.state
+        own = metadata.model_copy(update={"properties": dict(metadata.properties)})  # the caller may change it
+        return CommittedTable(result.record, own, state.version, state.metadata_location)
 
     def _decide(self, changes: Sequence[TableChange], names: set[Identifier]) -> list[_Decided]:
         """Load the bases and decide, on the state that this process knows; on the newest state if that does not fit."""
@@ -122,8 +153,8 @@ class TableCommitter:
             return [_Decided(change, None, Decision.APPLY) for change in changes]
         try:
             decided = self._decide_on(self.store.read_cached, changes)
-            if all(one.decision is not Decision.REBASE for one in decided):
-                return decided
+            if len(decided) == 1 or all(one.decision is not Decision.REBASE for one in decided):
+                return decided  # the leader of a group decides whether it needs a newer state
         except (CommitConflictError, NotInCatalogError):
             pass
         return self._decide_on(self.store.read, changes)
@@ -161,13 +192,18 @@ class TableCommitter:
         change, base, decision = one.change, one.base, one.decision
         if decision is Decision.REBASE and base is not None:
             io = self.files.io(base.record.metadata.location, base.record.metadata.properties)
-            change = rebase(change, base.metadata, io, UUID(self._new_id()), lost + 1, self._clock(), written)
+            commit_uuid, now_ms = UUID(self._new_id()), self._clock()
+            change, lists = rebase(change, base.metadata, io, commit_uuid, lost + 1, now_ms, written, KnownLists())
+            write_lists(io, base.record.metadata, lists)
             decision = decide(change, base, self.files.written_first)
         if decision is Decision.APPLY:
             return PreparedCommit(change)
         table = self.store.read_cached(partial(whole_view, record=base.record)) if base is not None else None
         previous = base.record.metadata_location if base is not None else ""
-        rows = compute_rows(change, table, self._clock(), lambda after: self.files.new_location(after, previous))
+        rows = compute_rows(change, table, self._clock())
+        if not rows.is_empty:
+            previous_ms = base.record.metadata.last_updated_ms if base is not None else 0
+            rows = rows.named(self.files.new_location(rows.after, previous), previous, previous_ms)
         metadata = whole_metadata(rows, table)
         if not rows.is_empty:
             written.append(rows.record.metadata_location)
@@ -214,14 +250,13 @@ class TableCommitter:
         for path in written:
             self.files.delete(path)
 
-    def _delete_replaced_lists(self, decided: Sequence[_Decided], commits: Sequence[PreparedCommit]) -> None:
-        """Delete the manifest lists that clients wrote and that a rebase has replaced."""
-        for one, commit in zip(decided, commits, strict=True):
-            for old, new in zip(one.change.added_snapshots, commit.change.added_snapshots, strict=True):
-                if old.manifest_list == new.manifest_list or one.base is None:
-                    continue
-                if self._current_list(one.base.record.uuid, new.snapshot_id) == new.manifest_list:
-                    self.files.delete(old.manifest_list)
+    def _delete_replaced_lists(self, one: _Decided, committed: TableChange) -> None:
+        """Delete the manifest lists that a client wrote and that a rebase has replaced."""
+        for old, new in zip(one.change.added_snapshots, committed.added_snapshots, strict=True):
+            if old.manifest_list == new.manifest_list or one.base is None:
+                continue
+            if self._current_list(one.base.record.uuid, new.snapshot_id) == new.manifest_list:
+                self.files.delete(old.manifest_list)
 
     def _current_list(self, uuid: UUID, snapshot_id: int) -> str | None:
         """Return the manifest list in the record of a snapshot."""
@@ -244,7 +279,7 @@ def _committed(commit: PreparedCommit, record: CommitRecord) -> CommittedTable:
         record.version,
         record.metadata_location,
     )
-    return CommittedTable(record, commit.metadata if is_own else None)
+    return CommittedTable(record, commit.metadata if is_own else None, record.version, record.metadata_location)
 
 
 def _require_attempts(decided: Sequence[_Decided], lost: int, loser: Identifier) -> None:

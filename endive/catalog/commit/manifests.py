@@ -11,7 +11,6 @@ from typing import cast
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
-    UNASSIGNED_SEQ,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
@@ -123,11 +122,11 @@ def all_files(io: FileIO, manifests: Sequence[ManifestFile], metadata: TableMeta
     return FilesOfSnapshot(ALL, tuple(entries))
 
 
-def unassigned(manifest: ManifestFile) -> ManifestFile:
-    """Return a manifest that gets its sequence number from the list it is written to."""
+def assigned(manifest: ManifestFile, sequence_number: int) -> ManifestFile:
+    """Return a manifest that a snapshot brings, with the sequence number that its entries inherit."""
     fresh = ManifestFile(*(manifest[place] for place in range(len(manifest))))  # copy() would share its fields
-    fresh.sequence_number = UNASSIGNED_SEQ
-    fresh.min_sequence_number = UNASSIGNED_SEQ
+    fresh.sequence_number = sequence_number
+    fresh.min_sequence_number = sequence_number
     return fresh
 
 

@@ -4,7 +4,7 @@ All of it is pure: from a change and its base to rows. PyIceberg's code applies 
 more of the table's past than it needs, and finds the rows that differ afterwards.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -15,9 +15,10 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 from endive.catalog.commit.base import narrowed
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.updates import applied
+from endive.catalog.iceberg import with_log_entry
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, encoded_history
 from endive.catalog.model.file_rows import NO_FILES, NONE, file_rows
-from endive.catalog.model.keys import history_key, snapshot_key, table_key
+from endive.catalog.model.keys import history_key, snapshot_key, snapshots_of
 from endive.catalog.model.transaction import KeyValue
 from endive.catalog.operations.refs import keeping_retention
 from endive.catalog.operations.table_rows import TableView
@@ -36,6 +37,7 @@ class ChangedRows:
     """None: the table must not exist."""
     base_version: int
     puts: Sequence[KeyValue]
+    """Without the row of the table itself, which is `record`."""
     deletes: Sequence[bytes]
     snapshot_id: int | None
     """The last snapshot that was added; without one, the snapshot of `main` afterwards."""
@@ -57,6 +59,21 @@ class ChangedRows:
             return self.base_uuid is None
         return (record.uuid, record.version) == (self.base_uuid, self.base_version)
 
+    def named(self, location: str, previous: str, previous_unix_ms: int) -> "ChangedRows":
+        """Return the rows with the metadata file that shows the result; `previous`: the file before it, if any."""
+        after, metadata = self.after, self.record.metadata
+        if previous:
+            log = {"metadata_log": with_log_entry(after, previous, previous_unix_ms).metadata_log}
+            after, metadata = after.model_copy(update=log), metadata.model_copy(update=log)
+        record = replace(
+            self.record,
+            metadata=metadata,
+            metadata_location=location,
+            metadata_version=self.record.version,
+            metadata_unix_ms=metadata.last_updated_ms,
+        )
+        return replace(self, record=record, after=after)
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommit:
@@ -69,25 +86,34 @@ class PreparedCommit:
     """The metadata after the change with the whole past, as in the metadata file; None without `rows`."""
 
 
-def compute_rows(
-    change: TableChange, base: TableView | None, now_ms: int, name_file: Callable[[TableMetadata], str] | None
-) -> ChangedRows:
+def compute_rows(change: TableChange, base: TableView | None, now_ms: int) -> ChangedRows:
     """Return the rows of a change on its base (or on the whole table), after `decide` has accepted the change.
 
-    `name_file`: returns the location of the metadata file that shows the result; None: it is written later.
+    The record still names the metadata file of the base: see `ChangedRows.named`.
     """
     if base is None:
         new = applied(change, None, "", now_ms)
-        old = TableRecord(change.identifier, NO_VERSION, new, "", NO_VERSION)
-        return _rows(change, None, old, new, name_file(new) if name_file is not None else "")
+        return _rows(change, None, TableRecord(change.identifier, NO_VERSION, new, "", NO_VERSION), new)
     old = base.record
     updates = keeping_retention(change.updates, old.metadata)
     change = change if updates is change.updates else replace(change, updates=updates)
     base = narrowed(base, change)
-    new = applied(change, base.metadata, old.metadata_location if name_file is not None else "", now_ms)
+    new = applied(change, base.metadata, "", now_ms)
     if new is base.metadata:
         return ChangedRows(old, old.uuid, old.version, (), (), new.current_snapshot_id, new)
-    return _rows(change, base, old, new, name_file(new) if name_file is not None else "")
+    return _rows(change, base, old, new)
+
+
+def advanced(view: TableView, rows: ChangedRows) -> TableView:
+    """Return a view of a table, with a part of its past, after the rows of a change that removes no snapshot."""
+    if rows.is_empty:
+        return view
+    known = {one.snapshot.snapshot_id: one for one in view.snapshots}
+    prefix = snapshots_of(rows.record.uuid)
+    for body in (body for key, body in rows.puts if key.startswith(prefix)):
+        record = SnapshotRecord.decoded(body)
+        known[record.snapshot.snapshot_id] = record
+    return TableView(rows.record, tuple(sorted(known.values(), key=lambda one: one.ordinal)), ())
 
 
 def whole_metadata(rows: ChangedRows, table: TableView | None) -> TableMetadata:
@@ -104,9 +130,7 @@ def whole_metadata(rows: ChangedRows, table: TableView | None) -> TableMetadata:
     return rows.after.model_copy(update={**own, **past})
 
 
-def _rows(
-    change: TableChange, base: TableView | None, old: TableRecord, new: TableMetadata, location: str
-) -> ChangedRows:
+def _rows(change: TableChange, base: TableView | None, old: TableRecord, new: TableMetadata) -> ChangedRows:
     """Return the rows that differ between a base and the metadata after the change."""
     uuid = new.table_uuid
     puts: list[KeyValue] = []
@@ -132,14 +156,13 @@ def _rows(
         old.identifier,
         version=old.version + 1,
         metadata=new.model_copy(update={"snapshots": [], "snapshot_log": []}) if has_past else new,
-        metadata_location=location or old.metadata_location,
-        metadata_version=old.version + 1 if location else old.metadata_version,
-        metadata_unix_ms=new.last_updated_ms if location else old.metadata_unix_ms,
+        metadata_location=old.metadata_location,
+        metadata_version=old.metadata_version,
+        metadata_unix_ms=old.metadata_unix_ms,
         snapshots_made=snapshots_made,
         history_length=history_length,
         pending_deletions=pending,
     )
-    puts.append((table_key(record.identifier), record.encoded()))
     added = change.added_snapshots
     return ChangedRows(
         record,

@@ -13,7 +13,8 @@ the manifests' paths).
 wrote, which nothing refers to any more.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from pyiceberg.io import FileIO
@@ -24,7 +25,31 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, Table
 
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import branch_of, last_sequence_number
-from endive.catalog.commit.manifests import metadata_path, own_manifests, read_list, unassigned, write_added, write_list
+from endive.catalog.commit.manifests import assigned, metadata_path, own_manifests, read_list, write_added, write_list
+
+
+@dataclass(frozen=True, slots=True)
+class NewList:
+    """A manifest list that is to be written."""
+
+    snapshot: Snapshot
+    manifests: tuple[ManifestFile, ...]
+    """As they are in the list, with sequence numbers."""
+
+
+class KnownLists:
+    """Manifests of lists that were read, or that are to be written, by the list's location; the newest few."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[ManifestFile, ...]] = {}
+
+    def of(self, io: FileIO, manifest_list: str) -> tuple[ManifestFile, ...]:
+        """Return the manifests of a list."""
+        return self._known[manifest_list] if manifest_list in self._known else read_list(io, manifest_list)
+
+    def add(self, manifest_list: str, manifests: tuple[ManifestFile, ...]) -> None:
+        """Take note of a list that is to be written; only the newest is kept."""
+        self._known = {manifest_list: manifests}
 
 
 def rebase(
@@ -35,15 +60,18 @@ def rebase(
     attempt: int,
     now_ms: int,
     written: list[str],
-) -> TableChange:
-    """Write the files of an append on top of `metadata`, and return the changed append. Only if `must_rebase`.
+    known: KnownLists,
+) -> tuple[TableChange, list[NewList]]:
+    """Put an append on top of `metadata`; return the changed append and its manifest lists. Only if `must_rebase`.
 
-    `written`: gets every file before it is written, so that the caller can delete them if the commit fails.
+    `written`: gets every file, so that the caller can delete them if the commit fails. The lists are to be written by
+    the caller (`write_lists`), manifests have been.
     """
     branch = branch_of(change)
     head = metadata.snapshot_by_name(branch)
-    manifests: list[ManifestFile] = list(read_list(io, head.manifest_list)) if head is not None else []
+    manifests = known.of(io, head.manifest_list) if head is not None else ()
     moved: dict[int, Snapshot] = {}
+    lists: list[NewList] = []
     snapshots = change.added_snapshots
     last = last_sequence_number(metadata)
     for number, old in enumerate(snapshots, start=1):
@@ -52,19 +80,27 @@ def rebase(
         fresh: list[ManifestFile] = []
         for one in own:
             if len(snapshots) == 1 and not one.existing_files_count and one.has_added_files():
-                fresh.append(unassigned(one))
+                fresh.append(assigned(one, sequence_number))
             elif one.has_added_files():
                 written.append(metadata_path(metadata, f"{commit_uuid}-m{len(written)}.avro"))
-                fresh.append(write_added(io, metadata, one, old.snapshot_id, written[-1]))
+                added = write_added(io, metadata, one, old.snapshot_id, written[-1])
+                fresh.append(assigned(added, sequence_number))
         name = f"snap-{old.snapshot_id}-{attempt}-{commit_uuid}.avro"
         new = _moved(old, head, metadata_path(metadata, name), sequence_number, now_ms)
-        kept = [one for one in manifests if one.has_added_files() or one.has_existing_files()]
+        kept = (one for one in manifests if one.has_added_files() or one.has_existing_files())
+        manifests = (*fresh, *kept)
         written.append(new.manifest_list)
-        write_list(io, metadata, new, [*fresh, *kept])
-        manifests = list(read_list(io, new.manifest_list)) if len(snapshots) > 1 else []
+        lists.append(NewList(new, manifests))
+        known.add(new.manifest_list, manifests)
         moved[old.snapshot_id], head = new, new
     clear_manifest_cache()
-    return _on_top(change, moved, metadata, branch)
+    return _on_top(change, moved, metadata, branch), lists
+
+
+def write_lists(io: FileIO, metadata: TableMetadata, lists: Sequence[NewList]) -> None:
+    """Write manifest lists."""
+    for one in lists:
+        write_list(io, metadata, one.snapshot, one.manifests)
 
 
 def _moved(old: Snapshot, parent: Snapshot | None, manifest_list: str, sequence_number: int, now_ms: int) -> Snapshot:

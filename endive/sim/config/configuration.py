@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,32 +18,27 @@ import tomli_w
 from endive.errors import ConfigurationError, ErrorCollector
 from endive.rng import Stream
 from endive.sim.catalog import AppendCatalog, CASCatalog, Catalog, InstantCatalog, LogLimits
-from endive.sim.commit_options import CommitOptions, ManifestListAppend
+from endive.sim.config.building import build_classes
 from endive.sim.config.choices import Choices
+from endive.sim.config.classes import class_sections, unused_shared_keys, warnings_by_class
 from endive.sim.config.defaults import Origins, complete, contradictions, mean_ms, partition_counts
 from endive.sim.config.distributions import DistributionSection
 from endive.sim.config.effects import ineffective
 from endive.sim.config.profiles import DECISIONS, load_profile_file, load_profile_set, read_text
-from endive.sim.config.schema import Configuration, Selection
+from endive.sim.config.schema import Configuration
 from endive.sim.config.validation import InvalidKey, validated, without_consequences
-from endive.sim.conflict_detector import PartitionOverlapConflictDetector, ProbabilisticConflictDetector
-from endive.sim.cost import COST_MODELS
 from endive.sim.latency import (
     BYTES_PER_MIB,
-    FixedLatency,
     LatencyDistribution,
     LognormalLatency,
     SizeBasedLatency,
 )
 from endive.sim.results.summary import Window
-from endive.sim.selectors import PARTITION_SELECTORS, TABLE_SELECTORS
 from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Contention, Profile, ProfiledProvider
-from endive.sim.transaction import ConflictDetector
-from endive.sim.workload import ClosedLoop, Workload, WorkloadConfig
 from endive.wording import suggestion
 
-MODEL_VERSION = 2
+MODEL_VERSION = 3
 """Raised when the same configuration and seed give other results than before."""
 
 SET = "--set"
@@ -86,6 +81,17 @@ class Settings:
         """The part of the run that the metrics cover."""
         simulation = self.values.simulation
         return Window(simulation.trim_start_ms or 0.0, simulation.duration_ms - (simulation.trim_end_ms or 0.0))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes of transactions, in the file's order."""
+        return tuple(self.values.by_class())
+
+    @property
+    def cost_models(self) -> str:
+        """The cost model, or those of the classes."""
+        models = dict.fromkeys(one.transaction.cost_model for one in self.values.by_class().values())
+        return ", ".join(models)
 
     def with_inter_arrival(self, inter_arrival: DistributionSection) -> "Settings":
         """Return the same configuration with another distribution of arrivals."""
@@ -185,29 +191,41 @@ def _errors_alone(text: str, source: str) -> ConfigurationError | None:
 
 
 def _check(data: Mapping[str, Any], source: str, given: Mapping[str, str]) -> Settings:
-    config, invalid = validated(Configuration, data)
+    config, invalid = validated(Configuration, {key: part for key, part in data.items() if key != "workload"})
+    sections, of_classes = class_sections(data.get("workload", {}), data.get("transaction"), invalid)
+    invalid += of_classes
     if config is None:
         raise ConfigurationError(source, [str(one) for one in invalid])
+    config = config.model_copy(update={"workload": sections})
     found, more = _find_provider(config, source)
     profile = _adjusted(found.profile, config)
     config, origins = complete(config, profile)
-    invalid += [*more, *contradictions(config, None if more else profile)]
+    invalid += more
+    names_classes = bool(data.get("workload")) or any(one.meant == "workload" for one in invalid)
+    if sections or not names_classes:
+        invalid += contradictions(config, None if more else profile)
     if invalid:
         raise ConfigurationError(source, [str(one) for one in without_consequences(invalid)])
-    choices = Choices(config, profile, found.profile, found.own)
-    warnings = (*ineffective(choices, given), *_shifted_means(config))
+
+    def warn(one: Configuration, given_in_class: Mapping[str, str]) -> Mapping[str, str]:
+        choices = Choices(one, profile, found.profile, found.own)
+        return {**ineffective(choices, given_in_class), **_shifted_means(one)}
+
+    warnings = (*warnings_by_class(config, given, warn), *unused_shared_keys(config, given))
     profile_set = "own" if found.own else config.storage.profiles
     return Settings(source, config, profile, given, origins, warnings, profile_set=profile_set)
 
 
-def _shifted_means(config: Configuration) -> Iterator[str]:
+def _shifted_means(config: Configuration) -> dict[str, str]:
     """Warn of distributions whose floor moves their mean well away from the given one."""
-    transaction = config.transaction
+    transaction, warnings = config.transaction, dict[str, str]()
     for name, section in (("inter_arrival", transaction.inter_arrival), ("runtime", transaction.runtime)):
         stated = None if section is None else section.mean or section.scale
         if section is not None and stated and abs(mean_ms(section) / stated - 1) > MEAN_SHIFT_MAX:
             found = f"{mean_ms(section):.4g} instead of {stated:g}"
-            yield f"transaction.{name}: draws below `min` (or 0) are raised to it, so the mean is about {found}"
+            problem = f"draws below `min` (or 0) are raised to it, so the mean is about {found}"
+            warnings[f"transaction.{name}:"] = problem
+    return warnings
 
 
 class _Found(NamedTuple):
@@ -271,6 +289,7 @@ def _grown(latencies: Mapping[str, LatencyDistribution], size_bytes: int) -> Lat
 
 
 def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConfig:
+    classes = build_classes(config, seed)
     backoff = config.transaction.retry_backoff
     storage = ProfiledProvider(profile, Stream(seed))
     return SimulationConfig(
@@ -278,17 +297,18 @@ def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConf
         seed=seed,
         storage_provider=storage,
         catalog=_catalog(config, storage),
-        workload=Workload(_workload(config), seed),
-        conflict_detector=_detector(config),
-        max_retries=config.transaction.retry or 0,
-        ml_append_mode=config.transaction.manifest_list_mode == "append",
+        workload=classes[0].workload,
+        conflict_detector=classes[0].conflict_detector,
+        max_retries=classes[0].max_retries,
+        ml_append_mode=classes[0].ml_append_mode,
         backoff_enabled=bool(backoff.enabled),
         backoff_base_ms=backoff.base_ms or 0.0,
         backoff_multiplier=backoff.multiplier,
         backoff_max_ms=backoff.max_ms or 0.0,
         backoff_jitter=backoff.jitter,
         backoff_before_read=bool(backoff.before_read),
-        options=_options(config),
+        options=replace(classes[0].options, backoff=None),
+        classes=classes if config.workload else (),
     )
 
 
@@ -302,63 +322,6 @@ def _catalog(config: Configuration, storage: ProfiledProvider) -> Catalog:
     if catalog.type == "instant":
         return InstantCatalog(catalog.num_tables, partitions, catalog.latency_ms, granularity, catalog.table_groups)
     return CASCatalog(storage, catalog.num_tables, partitions, granularity, catalog.table_groups)
-
-
-def _detector(config: Configuration) -> ConflictDetector:
-    if config.transaction.conflict_detector == "partition_overlap":
-        return PartitionOverlapConflictDetector()
-    return ProbabilisticConflictDetector(config.transaction.real_conflict_probability)
-
-
-def _workload(config: Configuration) -> WorkloadConfig:
-    transaction, mix = config.transaction, config.transaction.operation_types
-    closed = ClosedLoop(transaction.writers, transaction.think.build()) if transaction.writers else None
-    return WorkloadConfig(
-        inter_arrival=transaction.inter_arrival.build() if transaction.inter_arrival else FixedLatency(0.0),
-        runtime=transaction.runtime.build(),
-        num_tables=config.catalog.num_tables,
-        partitions_per_table=partition_counts(config),
-        fast_append_weight=mix.fast_append,
-        merge_append_weight=mix.merge_append,
-        validated_overwrite_weight=mix.validated_overwrite,
-        tables_per_txn=transaction.tables.per_txn or 1,
-        table_selector=TABLE_SELECTORS[transaction.tables.selector](**_selector(transaction.tables)),
-        partitions_per_txn=transaction.partitions.per_txn,
-        partition_selector=PARTITION_SELECTORS[transaction.partitions.selector](**_selector(transaction.partitions)),
-        manifests_per_concurrent_commit=transaction.manifests_per_concurrent_commit,
-        closed=closed if transaction.arrivals == "closed" else None,
-    )
-
-
-def _selector(selection: Selection) -> dict[str, float]:
-    shape = {"alpha": selection.alpha} if selection.selector == "zipf" else {}
-    return shape | {"write_fraction": selection.write_fraction}
-
-
-def _options(config: Configuration) -> CommitOptions:
-    transaction = config.transaction
-    return CommitOptions(
-        cost_model=COST_MODELS[transaction.cost_model],
-        behind=transaction.count_behind,
-        serializable=transaction.isolation == "serializable",
-        real_conflict=transaction.real_conflict,
-        conflicting_manifests=transaction.conflicting_manifests.build(),
-        retry_timeout_ms=transaction.retry_timeout_ms,
-        max_parallel=transaction.max_parallel,
-        metadata_inlined=bool(config.catalog.table_metadata_inlined),
-        manifest_list_append=ManifestListAppend(
-            transaction.manifest_list_entry_size,
-            transaction.manifest_list_seal_threshold,
-            transaction.manifest_list_entries == "kept",
-            transaction.manifest_list_scope == "partition",
-        ),
-        table_manifests=transaction.table_manifests,
-        manifest_list_bytes=transaction.manifest_list_bytes,
-        manifest_list_growth_bytes=transaction.manifest_list_growth_bytes,
-        manifest_file_bytes=transaction.manifest_file_bytes,
-        table_metadata_bytes=transaction.table_metadata_bytes,
-        entry_bytes=config.catalog.log_entry_size,
-    )
 
 
 def compute_experiment_hash(settings: Settings) -> str:

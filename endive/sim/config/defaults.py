@@ -1,13 +1,14 @@
 """Defaults that depend on other keys, and rules between keys."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
+from endive.sim.config.classes import errors_by_class, in_class
 from endive.sim.config.distributions import DistributionSection
-from endive.sim.config.schema import Configuration
-from endive.sim.config.validation import InvalidKey
+from endive.sim.config.schema import Configuration, TransactionSection
+from endive.sim.config.validation import MISSING, InvalidKey
 from endive.sim.cost import COST_MODELS
 from endive.sim.storage import LatencyDistribution, Profile
 from endive.timing import TICKS_PER_MS
@@ -16,6 +17,8 @@ TRANSACTIONS_MAX = 10_000_000
 """More than this takes too long and does not fit into memory."""
 PARTITIONS_MAX = 10_000_000
 MANIFESTS_MAX = 10_000
+RATE_MIN, RATE_PARTS_MAX = 0.001, 1_000
+"""The least mean of the factors of a rate, and the most factors."""
 
 Origins = Mapping[str, str]
 """Dotted key to the reason of its value, for keys that the file does not give."""
@@ -23,9 +26,21 @@ Origins = Mapping[str, str]
 
 def complete(config: Configuration, profile: Profile) -> tuple[Configuration, Origins]:
     """Fill in defaults that depend on other keys. Return the effective configuration and the reason of each default."""
-    filled = {
-        key: (value, reason) for key, value, reason in _defaults(config, profile) if value_at(config, key) is None
-    }
+    config, origins = _filled(config, _defaults(config, profile))
+    if not config.workload:
+        config, more = _filled(config, _transaction_defaults(config))
+        return config, origins | more
+    sections: dict[str, TransactionSection] = {}
+    for name, one in config.by_class().items():
+        completed, reasons = _filled(one, _transaction_defaults(one))
+        sections[name] = completed.transaction
+        origins |= {in_class(key, name, config): reason for key, reason in reasons.items()}
+    return config.model_copy(update={"workload": sections}), origins
+
+
+def _filled(config: Configuration, defaults: Iterable[tuple[str, Any, str]]) -> tuple[Configuration, dict[str, str]]:
+    """Fill in the defaults of keys that are not set. Return the reason of each as well."""
+    filled = {key: (value, reason) for key, value, reason in defaults if value_at(config, key) is None}
     for key, (value, _) in filled.items():
         config = _with(config, key.split("."), value)
     return config, {key: reason for key, (_, reason) in filled.items()}
@@ -40,9 +55,14 @@ def _defaults(config: Configuration, profile: Profile) -> Iterator[tuple[str, An
     yield "catalog.type", kind, f"what {profile.name} can do"
     yield "catalog.conflict_granularity", "table" if kind == "append" else "catalog", f"catalog type {kind}"
     model = COST_MODELS[config.transaction.cost_model]
+    yield "catalog.table_metadata_inlined", model.metadata_inlined, f"cost model {model.name}"
+
+
+def _transaction_defaults(config: Configuration) -> Iterator[tuple[str, Any, str]]:
+    transaction = config.transaction
+    model = COST_MODELS[transaction.cost_model]
     reason = f"cost model {model.name}"
     base_ms, longest_ms = model.backoff_ms or (10.0, 5000.0)
-    yield "catalog.table_metadata_inlined", model.metadata_inlined, reason
     yield "transaction.retry", model.retries, reason
     yield "transaction.retry_timeout_ms", model.retry_timeout_ms, reason
     yield "transaction.count_behind", model.behind, reason
@@ -50,13 +70,29 @@ def _defaults(config: Configuration, profile: Profile) -> Iterator[tuple[str, An
     yield "transaction.retry_backoff.before_read", model.waits_before_read, reason
     yield "transaction.retry_backoff.base_ms", base_ms, reason
     yield "transaction.retry_backoff.max_ms", longest_ms, reason
+    by_shares = transaction.tables.shares is not None
+    yield "transaction.tables.selector", "shares" if by_shares else "uniform", "tables.shares"
+    arrivals, reason = transaction.arrivals, f"{transaction.arrivals} arrivals"
+    yield "transaction.tables.choice", "writer" if arrivals == "triggered" else "transaction", reason
+    if arrivals == "triggered":
+        yield "transaction.writers", len(class_tables(config)), "one for each table"
+        yield "transaction.stagger_ms", transaction.interval_ms, "interval_ms"
+    if arrivals == "closed":
+        cycle_ms = mean_ms(transaction.think) + mean_ms(transaction.runtime)
+        yield "transaction.stagger_ms", cycle_ms, "the means of think and runtime"
+
+
+def class_tables(config: Configuration) -> Sequence[int]:
+    """Return the numbers of the tables that the transactions of a class choose from."""
+    only = config.transaction.tables.only
+    return range(config.catalog.num_tables) if only is None else only
 
 
 def value_at(config: BaseModel, key: str) -> Any:  # noqa: ANN401 - as many types as there are keys
     """Return the value at a dotted key."""
     value: Any = config
     for part in key.split("."):
-        value = getattr(value, part)
+        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
     return value
 
 
@@ -70,6 +106,10 @@ def contradictions(config: Configuration, profile: Profile | None) -> Iterator[I
 
     `config` is complete. Without a profile, rules about the provider are skipped.
     """
+    return errors_by_class(config, lambda one: _class_errors(one, profile))
+
+
+def _class_errors(config: Configuration, profile: Profile | None) -> Iterator[InvalidKey]:
     transaction, catalog, simulation = config.transaction, config.catalog, config.simulation
     if (simulation.trim_start_ms or 0) + (simulation.trim_end_ms or 0) >= simulation.duration_ms:
         yield InvalidKey("simulation.trim_start_ms", "with trim_end_ms it leaves nothing of duration_ms; trim less")
@@ -99,6 +139,7 @@ def _topology_errors(config: Configuration) -> Iterator[InvalidKey]:
         )
     if (config.transaction.tables.per_txn or 1) > tables:
         yield InvalidKey("transaction.tables.per_txn", f"more than catalog.num_tables = {tables}")
+    yield from _selection_errors(config)
     counts = partition_counts(config)
     if sum(counts) > PARTITIONS_MAX:
         yield InvalidKey(
@@ -107,6 +148,25 @@ def _topology_errors(config: Configuration) -> Iterator[InvalidKey]:
     if counts and (config.transaction.partitions.per_txn or 1) > min(counts):
         problem = f"more than a table's {min(counts)} partitions; see catalog.partitions"
         yield InvalidKey("transaction.partitions.per_txn", problem)
+
+
+def _selection_errors(config: Configuration) -> Iterator[InvalidKey]:
+    selection, tables, chosen = config.transaction.tables, config.catalog.num_tables, class_tables(config)
+    place = "transaction.tables"
+    if not chosen or max(chosen) >= tables or len(set(chosen)) < len(chosen):
+        yield InvalidKey(f"{place}.only", f"expected different numbers from 0 to {tables - 1} (catalog.num_tables)")
+    elif (selection.per_txn or 1) > len(chosen):
+        yield InvalidKey(f"{place}.per_txn", f"more than the {len(chosen)} of tables.only")
+    if selection.selector == "shares" and selection.shares is None:
+        yield InvalidKey(f"{place}.shares", f"{MISSING} for this selector; give a number for each table")
+    if selection.shares is not None and len(selection.shares) != len(chosen):
+        yield InvalidKey(f"{place}.shares", f"{len(selection.shares)} numbers for {len(chosen)} tables")
+    elif selection.shares is not None and sum(share > 0 for share in selection.shares) < (selection.per_txn or 1):
+        yield InvalidKey(f"{place}.shares", "fewer of them are above 0 than a transaction touches; raise some")
+    if selection.choice == "writer" and config.transaction.arrivals == "open":
+        yield InvalidKey(f"{place}.choice", "open arrivals have no writers; choose for each transaction")
+    if selection.choice == "writer" and (selection.per_txn or 1) > 1:
+        yield InvalidKey(f"{place}.choice", 'a writer has one table; use choice = "transaction", or per_txn = 1')
 
 
 def _capability_errors(config: Configuration, profile: Profile) -> Iterator[InvalidKey]:
@@ -136,12 +196,37 @@ def _arrival_errors(config: Configuration, profile: Profile | None) -> Iterator[
         if transaction.inter_arrival is None:
             example = "required for open arrivals, such as { scale = 1000 } for one a second"
             yield InvalidKey("transaction.inter_arrival", example)
-        elif mean_ms(transaction.inter_arrival) * TRANSACTIONS_MAX < duration_ms:
+        elif mean_ms(transaction.inter_arrival) * TRANSACTIONS_MAX < duration_ms * _highest_factor(transaction):
             yield InvalidKey("transaction.inter_arrival", problem)
+        yield from _rate_errors(transaction)
+    elif transaction.arrivals == "triggered":
+        if transaction.interval_ms is None:
+            yield InvalidKey(
+                "transaction.interval_ms", f"{MISSING} for triggered arrivals, such as 60_000 for a minute"
+            )
+        elif transaction.interval_ms * TRANSACTIONS_MAX < duration_ms * (transaction.writers or 1):
+            yield InvalidKey("transaction.interval_ms", problem)
     elif transaction.writers is None:
         yield InvalidKey("transaction.writers", "required for closed arrivals; say how many writers")
     elif profile and _shortest_cycle_ms(config, profile) * TRANSACTIONS_MAX < duration_ms * transaction.writers:
         yield InvalidKey("transaction.think", problem)
+
+
+def _highest_factor(transaction: TransactionSection) -> float:
+    rate = transaction.rate
+    return max(rate.factors or (1.0,), default=1.0) * max(1.0, rate.burst_factor)
+
+
+def _rate_errors(transaction: TransactionSection) -> Iterator[InvalidKey]:
+    rate = transaction.rate
+    if rate.factors is not None and sum(rate.factors) < RATE_MIN * max(len(rate.factors), 1):
+        yield InvalidKey("transaction.rate.factors", f"expected a mean of at least {RATE_MIN:g}; raise some")
+    if rate.factors is not None and len(rate.factors) > RATE_PARTS_MAX:
+        yield InvalidKey("transaction.rate.factors", f"more than {RATE_PARTS_MAX}; use fewer parts")
+    if (rate.burst_every_ms is None) != (rate.burst_ms is None):
+        yield InvalidKey("transaction.rate", "burst_every_ms and burst_ms go together; give both, or neither")
+    elif rate.burst_every_ms is not None and not (rate.burst_ms or 0.0) < rate.burst_every_ms:
+        yield InvalidKey("transaction.rate.burst_ms", "as long as burst_every_ms; shorten it")
 
 
 def _shortest_cycle_ms(config: Configuration, profile: Profile) -> float:

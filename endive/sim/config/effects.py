@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from endive.sim.config.choices import Choices, written
-from endive.sim.config.defaults import value_at
+from endive.sim.config.defaults import class_tables, value_at
 from endive.sim.config.schema import Selection
 from endive.sim.storage import Contention
 
 
-def _chosen(selection: Selection, total: int) -> bool:
+def _chosen(selection: Selection, tables: Collection[int]) -> bool:
     """Whether the selector has a choice: not all are selected, or not all are written."""
-    chosen = selection.per_txn or 1
+    total, chosen = len(tables), selection.per_txn or 1
     return total > 1 and (chosen < total or written(selection) < chosen)
 
 
@@ -95,7 +95,7 @@ _CATALOG_RULES = (
 _WORKLOAD_RULES = (
     _Rule(
         _keys("transaction.tables", "selector", "alpha"),
-        lambda c: _chosen(c.transaction.tables, c.catalog.num_tables),
+        lambda c: _chosen(c.transaction.tables, class_tables(c.config)),
         "a choice between tables: catalog.num_tables above tables.per_txn",
     ),
     _Rule(("transaction.tables.alpha",), lambda c: c.transaction.tables.selector == "zipf", 'tables.selector = "zipf"'),
@@ -124,10 +124,27 @@ _WORKLOAD_RULES = (
         lambda c: _divided(c.transaction.partitions),
         "partitions.per_txn so large that the share leaves a partition unwritten",
     ),
-    _Rule(("transaction.inter_arrival",), lambda c: c.transaction.arrivals == "open", 'arrivals = "open"'),
     _Rule(
-        _keys("transaction", "writers", "think"), lambda c: c.transaction.arrivals == "closed", 'arrivals = "closed"'
+        ("transaction.tables.shares",),
+        lambda c: c.transaction.tables.selector == "shares",
+        'tables.selector = "shares"',
     ),
+    _Rule(
+        _keys("transaction", "inter_arrival", "rate"), lambda c: c.transaction.arrivals == "open", 'arrivals = "open"'
+    ),
+    _Rule(
+        _keys("transaction", "writers", "stagger_ms"),
+        lambda c: c.transaction.arrivals != "open",
+        'arrivals = "closed" or "triggered"',
+    ),
+    _Rule(("transaction.think",), lambda c: c.transaction.arrivals == "closed", 'arrivals = "closed"'),
+    _Rule(("transaction.interval_ms",), lambda c: c.transaction.arrivals == "triggered", 'arrivals = "triggered"'),
+    _Rule(
+        _keys("transaction.rate", "burst_factor", "burst_every_ms", "burst_ms"),
+        lambda c: c.transaction.rate.burst_every_ms is not None,
+        "rate.burst_every_ms",
+    ),
+    _Rule(("transaction.rate.period_ms",), lambda c: c.transaction.rate.factors is not None, "rate.factors"),
 )
 
 _CONFLICT_RULES = (
@@ -241,7 +258,7 @@ _VALUE_RULES = (
 )
 
 
-def ineffective(choices: Choices, given: Collection[str]) -> list[str]:
+def ineffective(choices: Choices, given: Collection[str]) -> dict[str, str]:
     """Return a warning for each key in `given` that has no effect with the other values."""
     found: dict[str, str] = {}
     for rule in _RULES:
@@ -252,15 +269,12 @@ def ineffective(choices: Choices, given: Collection[str]) -> list[str]:
     for rule in _VALUE_RULES:
         if not rule.condition(choices):
             found.setdefault(rule.keys[0], rule.needs)
-    return [f"{key} has no effect: it needs {needs}" for key, needs in found.items()] + _unused(choices, given)
+    return {key: f"has no effect: it needs {needs}" for key, needs in found.items()} | _unused(choices, given)
 
 
-def _unused(choices: Choices, given: Collection[str]) -> list[str]:
+def _unused(choices: Choices, given: Collection[str]) -> dict[str, str]:
     """Return a warning for each given latency that no request uses."""
     prefix = "storage.latency."
     rows = dict.fromkeys(key.removeprefix(prefix).split(".")[0] for key in given if key.startswith(prefix))
-    return [
-        f"{prefix}{row} has no effect: no request uses it with this catalog, cost model and operation types"
-        for row in rows
-        if row not in choices.latencies_used
-    ]
+    problem = "has no effect: no request uses it with this catalog, cost model and operation types"
+    return {f"{prefix}{row}": problem for row in rows if row not in choices.latencies_used}

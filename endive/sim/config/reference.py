@@ -1,6 +1,6 @@
 """Reference of the configuration keys, generated from the schema: type, default and meaning of each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -47,7 +47,9 @@ def keys(prefix: str = "") -> list[Key]:
 def _walk(section: BaseModel, prefix: str) -> Iterator[Key]:
     for name, info in type(section).model_fields.items():
         value = getattr(section, name)
-        if isinstance(value, BaseModel) and not isinstance(value, DistributionSection):
+        if isinstance(value, Mapping):
+            yield Key(f"{name}.NAME", "table with the keys of `transaction`", "", info.description or "")
+        elif isinstance(value, BaseModel) and not isinstance(value, DistributionSection):
             yield from _walk(value, f"{prefix}{name}.")
         else:
             yield _key(prefix.rstrip("."), name, info, value)

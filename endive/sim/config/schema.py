@@ -6,12 +6,14 @@ schema.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from endive.sim.config.distributions import DistributionSection, NotNegative, Positive
+from endive.sim.transaction import DEFAULT_CLASS
 
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 Whole = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
@@ -157,6 +159,38 @@ class Selection(Section):
     )
 
 
+class TableSelection(Selection):
+    """Which tables a transaction touches."""
+
+    selector: Literal["uniform", "zipf", "shares"] | None = Field(  # type: ignore[assignment]
+        None,
+        description="all equally likely, the first ones more, or by `shares`; by default uniform, or as shares say",
+    )
+    only: tuple[Whole, ...] | None = Field(
+        None, description="numbers of the tables, from 0, such as [0, 3]; by default all of the catalog"
+    )
+    shares: tuple[Weight, ...] | None = Field(
+        None, description="relative frequency of each table, such as [8, 4, 1]; of `only`, or of all tables"
+    )
+    choice: Literal["transaction", "writer"] | None = Field(
+        None,
+        description="tables are chosen for each transaction, or once for each writer, in proportion; by default for "
+        "each writer if arrivals are triggered",
+    )
+
+
+class RateSection(Section):
+    """A rate of open arrivals that varies: over a period such as a day, and in bursts."""
+
+    factors: tuple[Weight, ...] | None = Field(
+        None, description="factors of the rate in equal parts of the period, such as 24 for the hours of a day"
+    )
+    period_ms: Positive = Field(86_400_000.0, description="length of the period; by default a day")
+    burst_factor: Weight = Field(1.0, description="factor of the rate during a burst")
+    burst_every_ms: Positive | None = Field(None, description="time from the beginning of one burst to the next")
+    burst_ms: Positive | None = Field(None, description="length of a burst; the first begins with the run")
+
+
 class OperationTypes(Section):
     """Relative frequency of the operation types."""
 
@@ -199,12 +233,28 @@ class TransactionSection(Section):
     runtime: DistributionSection = Field(
         DistributionSection(mean=180_000.0, sigma=1.5), description="work between reading the catalog and committing"
     )
-    arrivals: Literal["open", "closed"] = Field(
+    arrivals: Literal["open", "closed", "triggered"] = Field(
         "open",
-        description="transactions arrive at a rate of their own, or writers commit one after another",
+        description="transactions arrive at a rate of their own, writers commit one after another, or each writer "
+        "begins a transaction at fixed intervals",
     )
     inter_arrival: DistributionSection | None = Field(None, description="open: time between transactions; required")
-    writers: Count | None = Field(None, description="closed: number of writers, one transaction each; required")
+    rate: RateSection = Field(RateSection(), description="open: a rate that varies over the day, and bursts")
+    writers: Count | None = Field(
+        None,
+        description="closed, triggered: number of writers, one transaction each; required if closed, by default one "
+        "for each table if triggered",
+    )
+    interval_ms: Positive | None = Field(
+        None,
+        description="triggered: time from one transaction of a writer to its next, which waits for the one before it; "
+        "required",
+    )
+    stagger_ms: NotNegative | None = Field(
+        None,
+        description="closed, triggered: time over which the writers' first transactions are spread; by default the "
+        "interval, or the mean of think and runtime together",
+    )
     think: DistributionSection = Field(
         DistributionSection(value=0.0), description="closed: a writer's pause before its next transaction"
     )
@@ -212,7 +262,7 @@ class TransactionSection(Section):
         OperationTypes(fast_append=0.7, merge_append=0.2, validated_overwrite=0.1),
         description="relative frequency of the operation types",
     )
-    tables: Selection = Field(Selection(per_txn=1), description="which tables a transaction touches")
+    tables: TableSelection = Field(TableSelection(per_txn=1), description="which tables a transaction touches")
     partitions: Selection = Field(
         Selection(), description="which partitions of each; without per_txn, partitions are not tracked"
     )
@@ -257,6 +307,9 @@ class TransactionSection(Section):
     retry_backoff: RetryBackoff = Field(RetryBackoff(), description="waits between retries")
 
 
+CLASS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
 class Configuration(Section):
     """A whole configuration file."""
 
@@ -267,3 +320,17 @@ class Configuration(Section):
     transaction: TransactionSection = Field(
         TransactionSection(), description="the transactions: arrivals, operations, commits and retries"
     )
+    workload: Mapping[str, TransactionSection] = Field(
+        default_factory=dict,
+        description="classes of transactions by name, each with the keys of `transaction`; `transaction` has the "
+        "values that they share",
+    )
+
+    def by_class(self) -> Mapping[str, "Configuration"]:
+        """Return the configuration of each class: its transactions, and none of the other classes."""
+        if not self.workload:
+            return {DEFAULT_CLASS: self}
+        return {
+            name: self.model_copy(update={"transaction": section, "workload": {}})
+            for name, section in self.workload.items()
+        }

@@ -12,7 +12,7 @@ crosses the horizon is *cut* there: its row shows what it completed before.
 **How to read it.** `advance` pops events and runs the transaction from its program counter until it waits again. The
 steps have the names of the methods they stand for. Five arguments recur:
 
-* `c`, the configuration as numbers (a record of `CONFIG`; never changes);
+* `c`, the configuration of the transaction's class as numbers (a record of `CONFIG`; never changes);
 * `g`, the shared state (a record of `SHARED`: the catalog's sequence number, the log, counters);
 * `t`, the transaction (a record of `TRANSACTION`), and `d`, its tables, partitions and versions, as integers;
 * `state`, the versions of tables and partitions, the lengths of manifest lists; `c.at_...` says where each begins;
@@ -69,7 +69,7 @@ S_READ, S_RUN, S_ATTEMPT, S_CONFLICT, S_COMMIT, S_BACKOFF = np.arange(6)
 
 # Rows of `odds`, and of `topology`.
 TABLE_SUMS, TABLE_WEIGHTS, PARTITION_SUMS, PARTITION_WEIGHTS = np.arange(4)
-COUNT, BEGINS, WRITTEN = np.arange(3)  # of each table: its partitions, the first one's number, how many are written
+COUNT, BEGINS = np.arange(2)  # of each table: its partitions, the first one's number; `c.row_...` are a class's rows
 
 # Program counters.
 (
@@ -97,7 +97,8 @@ COUNTERS = (
 ROW = (
     "txn_id", "t_submit", "t_runtime", "t_commit", "commit_latency", "total_latency", "n_retries", "status",
     "operation_type", "abort_reason", "manifest_list_reads", "manifest_list_writes", "manifest_file_reads",
-    "manifest_file_writes", "catalog_read_ms", "per_attempt_io_ms", "conflict_io_ms", "catalog_commit_ms",
+    "manifest_file_writes", "catalog_read_ms", "per_attempt_io_ms", "conflict_io_ms", "catalog_commit_ms", "class",
+    "writer", "table",
 )  # fmt: skip
 """A finished transaction: columns of `rows`."""
 
@@ -110,7 +111,9 @@ def _record(numbers: str, **others: object) -> np.dtype[np.void]:
 
 
 CONFIG = _record(
-    "horizon bucket_shift writers tables tables_per_txn tables_written tracked granularity groups serializable "
+    "horizon bucket_shift cls classes writers interval stagger bound at_bound at_backoff at_rate rate_count "
+    "rate_period burst_every burst_length row_written row_tables row_odds class_tables any_tracked list_base "
+    "tables tables_per_txn tables_written tracked granularity groups serializable "
     "appending entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
     "has_backoff backoff_before_read ml_append list_appends_max list_entry_bytes list_seal_bytes keeps_entries "
@@ -121,6 +124,7 @@ CONFIG = _record(
     probability=np.float64,
     concurrent_manifests=np.float64,
     jitter=np.float64,
+    burst_factor=np.float64,
     roots=(np.uint64, (10,)),
     mix=(np.float64, (3,)),
     dist_table=(np.uint64, (DISTRIBUTIONS,)),  # where its curve begins
@@ -145,14 +149,15 @@ CONFIG = _record(
 )
 
 SHARED = _record(
-    "seq seq_max next_txn next_arrival heap bucket free rows log_length log_sealed log_checkpoint log_entries",
+    "seq seq_max next_class next_txn next_arrival heap bucket free rows "
+    "log_length log_sealed log_checkpoint log_entries",
     counters=(np.int64, (len(COUNTERS),)),
 )
 
 TRANSACTION = _record(
-    "txn pc now due submit run op status reason attempt next must_prepare refreshing reading seq start_seq new_seq "
-    "started before wait kind ticks_yes ticks_no landed seen_offset seen_sealed offset list applied delay lost gave_up "
-    "drawn_storage drawn_catalog drawn_backoff drawn_conflict",
+    "txn cls number pc now due submit run op status reason attempt next must_prepare refreshing reading "
+    "seq start_seq new_seq started before wait kind ticks_yes ticks_no landed seen_offset seen_sealed offset list "
+    "applied delay lost gave_up drawn_storage drawn_catalog drawn_backoff drawn_conflict",
     key_storage=np.uint64,
     key_catalog=np.uint64,
     key_backoff=np.uint64,
@@ -161,6 +166,7 @@ TRANSACTION = _record(
     made=(np.int64, (8,)),  # completed requests of each kind
 )
 
+ARRIVALS = _record("number time")  # of each class: its next transaction
 EVENT = _record("time txn slot")
 LATER = _record("time txn following")  # an event in a bucket, and the pool index of the next one there; -1: the last
 
@@ -491,12 +497,17 @@ def pick(sums, weights, total, taken, begin, count, bits):
 
 
 @apart
-def choose_tables(c, t, d, odds):
-    """Pick the tables, ascending, and mark the first ones picked as written."""
-    key = child(c.roots[R_TABLES], t.txn)
+def choose_tables(c, t, d, odds, topology, bound):
+    """Pick the tables, ascending, and mark the first ones picked as written. A writer may have a table of its own."""
+    if c.bound == 1:
+        d[0], d[c.d_written] = bound[c.at_bound + t.number % c.writers], 1
+        return
+    key, sums, weights = child(c.roots[R_TABLES], t.number), c.row_odds + TABLE_SUMS, c.row_odds + TABLE_WEIGHTS
     for j in range(c.tables_per_txn):
-        d[j] = pick(odds[TABLE_SUMS], odds[TABLE_WEIGHTS], c.tables, d, ZERO, j, draw(key, j + 1))
+        d[j] = pick(odds[sums], odds[weights], c.class_tables, d, ZERO, j, draw(key, j + 1))
         d[c.d_written + j] = 1 if j < c.tables_written else 0
+    for j in range(c.tables_per_txn):
+        d[j] = topology[c.row_tables, d[j]]
     for j in range(1, c.tables_per_txn):
         table, flag, at = d[j], d[c.d_written + j], j
         while at > 0 and d[at - 1] > table:
@@ -508,14 +519,14 @@ def choose_tables(c, t, d, odds):
 @apart
 def choose_partitions(c, t, d, odds, topology):
     """Pick the partitions of each table; those picked first are written, and are kept ascending."""
-    key, drawn = child(c.roots[R_PARTITIONS], t.txn), 0
-    sums, weights = odds[PARTITION_SUMS], odds[PARTITION_WEIGHTS]
+    key, drawn = child(c.roots[R_PARTITIONS], t.number), 0
+    sums, weights = odds[c.row_odds + PARTITION_SUMS], odds[c.row_odds + PARTITION_WEIGHTS]
     for j in range(c.tables_per_txn):
         table, begin = d[j], c.d_parts + j * c.tracked
         for p in range(c.tracked):
             drawn += 1
             d[begin + p] = pick(sums, weights, topology[COUNT, table], d, begin, p, draw(key, drawn))
-        for p in range(1, topology[WRITTEN, table]):
+        for p in range(1, topology[c.row_written, table]):
             part, at = d[begin + p], begin + p
             while at > begin and d[at - 1] > part:
                 d[at] = d[at - 1]
@@ -524,23 +535,24 @@ def choose_partitions(c, t, d, odds, topology):
 
 
 @inlined
-def begin(c, t, d, odds, topology, curves, txn, submit):
+def begin(c, t, d, odds, topology, bound, curves, number, submit):
     """Make a transaction: `Workload.transaction`."""
-    t.txn, t.now, t.submit, t.pc = txn, submit, submit, START
+    t.cls, t.number, t.txn = c.cls, number, number * c.classes + c.cls
+    t.now, t.submit, t.pc = submit, submit, START
     t.status, t.reason, t.attempt, t.next, t.refreshing, t.before, t.gave_up = EXECUTING, NO_REASON, 0, 0, 0, 0, 0
     t.drawn_storage, t.drawn_catalog, t.drawn_backoff, t.drawn_conflict = 0, 0, 0, 0
     for i in range(6):
         t.spent[i] = 0
     for kind in range(8):
         t.made[kind] = 0
-    t.key_storage, t.key_catalog = child(c.roots[R_STORAGE], txn), child(c.roots[R_CATALOG], txn)
-    t.key_backoff, t.key_conflict = child(c.roots[R_BACKOFF], txn), child(c.roots[R_CONFLICT], txn)
-    t.run = sample(c, curves, RUNTIME, c.dist_scale[RUNTIME], child(c.roots[R_RUNTIME], txn), ONCE)
-    u = unit(draw(child(c.roots[R_OPERATION], txn), ONCE))
+    t.key_storage, t.key_catalog = child(c.roots[R_STORAGE], number), child(c.roots[R_CATALOG], number)
+    t.key_backoff, t.key_conflict = child(c.roots[R_BACKOFF], number), child(c.roots[R_CONFLICT], number)
+    t.run = sample(c, curves, RUNTIME, c.dist_scale[RUNTIME], child(c.roots[R_RUNTIME], number), ONCE)
+    u = unit(draw(child(c.roots[R_OPERATION], number), ONCE))
     t.op = 0
     while t.op < 2 and u >= c.mix[t.op]:
         t.op += 1
-    choose_tables(c, t, d, odds)
+    choose_tables(c, t, d, odds, topology, bound)
     if c.tracked > 0:
         choose_partitions(c, t, d, odds, topology)
 
@@ -572,7 +584,7 @@ def changed_since(c, d, state, topology, seq):
             continue
         if c.tracked == 0:
             return True
-        end = topology[WRITTEN, table] if written and c.serializable == 0 else c.tracked
+        end = topology[c.row_written, table] if written and c.serializable == 0 else c.tracked
         if parts_touched(c, d, state, topology, j, ZERO, end, seq):
             return True
     return False
@@ -584,7 +596,7 @@ def conflicts(c, d, state, topology, seq):
     for j in range(c.tables_per_txn):
         table, of_parts = d[j], ZERO
         if d[c.d_written + j] == 1:
-            of_parts = topology[WRITTEN, table]
+            of_parts = topology[c.row_written, table]
             if c.granularity == 0:
                 if state[c.at_group + table * c.groups // c.tables] > seq:
                     return True
@@ -601,6 +613,13 @@ def conflicts(c, d, state, topology, seq):
 
 
 @inlined
+def touch(c, g, state, part):
+    """Advance a partition."""
+    state[c.at_part_seq + part] = g.seq
+    state[c.at_part_version + part] += 1
+
+
+@inlined
 def install(c, g, d, state, topology):
     """`CatalogState.apply`."""
     g.seq += 1
@@ -610,10 +629,11 @@ def install(c, g, d, state, topology):
             state[c.at_group + table * c.groups // c.tables] = g.seq
             state[c.at_table_seq + table] = g.seq
             state[c.at_version + table] += 1
-            for p in range(topology[WRITTEN, table]):
-                part = part_at(c, d, topology, j, p)
-                state[c.at_part_seq + part] = g.seq
-                state[c.at_part_version + part] += 1
+            for p in range(topology[c.row_written, table]):
+                touch(c, g, state, part_at(c, d, topology, j, p))
+            if c.tracked == 0 and c.any_tracked == 1:  # of a class that does not track partitions: all of them
+                for p in range(topology[COUNT, table]):
+                    touch(c, g, state, topology[BEGINS, table] + p)
 
 
 @inlined
@@ -638,7 +658,7 @@ def snapshots_behind(c, g, d, state, topology, old_seq, old):
         if c.behind == 1 or c.tracked == 0:
             total += state[c.at_version + d[j]] - d[old + j]
         else:
-            for p in range(topology[WRITTEN, d[j]]):
+            for p in range(topology[c.row_written, d[j]]):
                 now = state[c.at_part_version + part_at(c, d, topology, j, p)]
                 total += now - d[old + c.tables_per_txn + j * c.tracked + p]
     return total
@@ -654,9 +674,9 @@ def list_number(c, d, topology, index):
                     return d[j]
                 index -= 1
             else:
-                if index < topology[WRITTEN, d[j]]:
-                    return part_at(c, d, topology, j, index)
-                index -= topology[WRITTEN, d[j]]
+                if index < topology[c.row_written, d[j]]:
+                    return c.list_base + part_at(c, d, topology, j, index)
+                index -= topology[c.row_written, d[j]]
     return np.int64(-1)
 
 
@@ -985,7 +1005,7 @@ def fail(c, t, backoff):
     if not last and c.has_backoff == 1:
         t.drawn_backoff += 1
         u = unit(draw(t.key_backoff, t.drawn_backoff))
-        t.delay = np.int64(np.rint(backoff[t.attempt] * (1.0 + c.jitter * u) * TICKS_PER_MS))
+        t.delay = np.int64(np.rint(backoff[c.at_backoff + t.attempt] * (1.0 + c.jitter * u) * TICKS_PER_MS))
         if c.backoff_before_read == 1 and not spend(c, t, t.delay, S_BACKOFF):
             return WAITING
     return READ
@@ -1199,7 +1219,7 @@ def turn_pages(c, g, heap, calendar, later, pool, details):
 
 
 @inlined
-def record(t, row):
+def record(c, t, d, row):
     """Write the transaction's row: `Transaction.result`."""
     total = total_spent(t)
     row[0], row[1], row[2] = t.txn, t.submit, t.run
@@ -1209,22 +1229,90 @@ def record(t, row):
     row[10], row[11] = t.made[LIST_READ] + t.made[HISTORY_READ], t.made[LIST_WRITE]
     row[12], row[13] = t.made[FILE_READ], t.made[FILE_WRITE]
     row[14], row[15], row[16], row[17] = t.spent[S_READ], t.spent[S_ATTEMPT], t.spent[S_CONFLICT], t.spent[S_COMMIT]
+    row[18], row[19], row[20] = t.cls, t.number % c.writers if c.writers > 0 else -1, d[0]
+    for j in range(c.tables_per_txn - 1, -1, -1):  # ascending: the first table written is the last one found
+        if d[c.d_written + j] == 1:
+            row[20] = d[j]
+
+
+# Arrivals.
+
+
+@apart
+def rate_after(c, rates, now, wait):
+    """`Rate.after`."""
+    remaining = np.float64(wait)
+    while now < c.horizon:
+        begins = now - now % c.rate_period
+        part = (now - begins) * c.rate_count // c.rate_period
+        end = begins + ((part + 1) * c.rate_period + c.rate_count - 1) // c.rate_count
+        factor = rates[c.at_rate + part]
+        if c.burst_every > 0:
+            since = now % c.burst_every
+            if since < c.burst_length:
+                factor *= c.burst_factor
+                end = min(end, now - since + c.burst_length)
+            else:
+                end = min(end, now - since + c.burst_every)
+        passing = (end - now) * factor
+        if remaining < passing:
+            return now + np.int64(np.rint(remaining / factor))
+        remaining -= passing
+        now = end
+    return now
+
+
+@inlined
+def start_of(c, writer):
+    """`ClosedLoop.start_ticks`, in terms that do not overflow."""
+    return c.stagger // c.writers * writer + c.stagger % c.writers * writer // c.writers
+
+
+@inlined
+def wait_of_writer(c, t, curves):
+    """`Workload.next_ms`: how long a writer waits when its transaction has ended."""
+    if c.interval == 0:
+        return sample(c, curves, THINK, c.dist_scale[THINK], child(c.roots[R_THINK], t.number), ONCE)
+    first = start_of(c, t.number % c.writers)
+    return max(first + ((t.submit - first) // c.interval + 1) * c.interval - t.now, ZERO)
+
+
+@inlined
+def arrival_after(c, curves, rates, number, after):
+    """Return when a class's transaction `number` arrives, after the one before it. Writers have one arrival each."""
+    if c.writers > 0:
+        return start_of(c, number) if number < c.writers else NEVER
+    wait = sample(c, curves, ARRIVAL, c.dist_scale[ARRIVAL], child(c.roots[R_ARRIVAL], number), ONCE)
+    return rate_after(c, rates, after, wait) if c.rate_count > 0 else after + wait
+
+
+@inlined
+def choose_arrival(config, g, arrivals):
+    """Find the next arrival of all classes."""
+    classes = arrivals.shape[0]
+    g.next_arrival = NEVER
+    for cls in range(classes):
+        time, txn = arrivals[cls].time, arrivals[cls].number * classes + cls
+        if cls == 0 or time < g.next_arrival or (time == g.next_arrival and txn < g.next_txn):
+            g.next_class, g.next_txn, g.next_arrival = cls, txn, time
 
 
 @entry
-def next_arrival(c, curves, txn, after):
-    """Return when transaction `txn` arrives, after the one before it. Closed arrivals are the writers' first ones."""
-    if c.writers > 0:
-        return np.int64(after) if txn < c.writers else NEVER
-    return after + sample(c, curves, ARRIVAL, c.dist_scale[ARRIVAL], child(c.roots[R_ARRIVAL], txn), ONCE)
+def first_arrivals(config, shared, arrivals, curves, rates):
+    """Find the first arrival of each class."""
+    for cls in range(arrivals.shape[0]):
+        arrivals[cls].number, arrivals[cls].time = 0, arrival_after(config[cls], curves, rates, ZERO, ZERO)
+    choose_arrival(config, shared[0], arrivals)
 
 
 @entry
 def advance(
-    config, shared, heap, calendar, later, pool, details, free, state, topology, odds, curves, backoff, rows, until
-):
+    config, shared, arrivals, heap, calendar, later, pool, details, free, state, topology, odds, bound, curves, rates,
+    backoff, rows, until
+):  # fmt: skip
     """Run until the next event would be at `until` or later, or until there is no room; return why."""
     c, g, heap, pool, details = config[0], shared[0], _borrowed(heap), _borrowed(pool), _borrowed(details)
+    config, arrivals, bound, rates = _borrowed(config), _borrowed(arrivals), _borrowed(bound), _borrowed(rates)
     free, state, rows, backoff = _borrowed(free), _borrowed(state), _borrowed(rows), _borrowed(backoff)
     topology, odds, curves, calendar = _borrowed(topology), _borrowed(odds), _borrowed(curves), _borrowed(calendar)
     later = _borrowed(later)
@@ -1243,42 +1331,43 @@ def advance(
         if arrives:
             g.free -= 1
             s = free[g.free]
-            t, d = pool[s], details[s]
-            begin(c, t, d, odds, topology, curves, g.next_txn, now)
-            g.next_txn += 1
-            g.next_arrival = next_arrival(c, curves, g.next_txn, now)
+            t, d, c, first = pool[s], details[s], config[g.next_class], arrivals[g.next_class]
+            begin(c, t, d, odds, topology, bound, curves, first.number, now)
+            first.number += 1
+            first.time = arrival_after(c, curves, rates, first.number, now)
+            choose_arrival(config, g, arrivals)
         else:
             s = heap[0].slot
             t, d = pool[s], details[s]
+            c = config[t.cls]
             pop(heap, g.heap)
             g.heap -= 1
             t.now = now
-            if t.pc == START:  # only in a closed loop: the writer has thought
-                begin(c, t, d, odds, topology, curves, t.txn + c.writers, now)
+            if t.pc == START:  # a writer's next transaction
+                begin(c, t, d, odds, topology, bound, curves, t.number + c.writers, now)
         pc = t.pc
         while pc != WAITING and pc != DONE:
             t.due = NEVER
             pc = run_steps(c, g, t, d, state, topology, curves, backoff, pc, now)
         if pc == DONE:
             t.status = max(t.status, COMMITTED) if t.reason == NO_REASON else ABORTED
-            record(t, rows[g.rows])
+            record(c, t, d, rows[g.rows])
             g.rows += 1
             t.due = NEVER
             if c.writers == 0:
                 free[g.free] = s
                 g.free += 1
             else:
-                think = sample(c, curves, THINK, c.dist_scale[THINK], child(c.roots[R_THINK], t.txn), ONCE)
-                schedule(t, think, START)
+                schedule(t, wait_of_writer(c, t, curves), START)
         if t.due < c.horizon:
             enter(c, g, t, s, heap, calendar, later)
 
 
 @entry
-def flush(shared, pool, rows):
+def flush(config, shared, pool, details, rows):
     """Write the rows of the transactions in flight. The caller has made room for them."""
     g = shared[0]
     for s in range(pool.shape[0]):
         if pool[s].status < COMMITTED:
-            record(pool[s], rows[g.rows])
+            record(config[pool[s].cls], pool[s], details[s], rows[g.rows])
             g.rows += 1

@@ -1,5 +1,6 @@
 """Translate a configuration and a seed into the arrays of the compiled kernel."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -10,9 +11,9 @@ import numpy.typing as npt
 
 from endive.rng import stream
 from endive.sim import requests
-from endive.sim.commit_options import CommitOptions
 from endive.sim.config.configuration import Settings
 from endive.sim.config.defaults import partition_counts
+from endive.sim.config.schema import Configuration
 from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
 from endive.sim.engine import kernel
 from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
@@ -20,7 +21,9 @@ from endive.sim.requests import BATCHED, OBJECTS
 from endive.sim.selectors import Selector
 from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Contention, Profile
+from endive.sim.streams import stream_name
 from endive.sim.sums import longest_of, sum_of
+from endive.sim.workload import WorkloadClass, WorkloadConfig
 from endive.timing import TICKS_PER_MS, to_ticks
 
 STREAMS = (
@@ -48,10 +51,15 @@ class Model(NamedTuple):
     """A configuration with one seed, as the kernel takes it."""
 
     config: npt.NDArray[np.void]
-    """One record of `kernel.CONFIG`."""
-    convoys: "Convoys"
+    """A record of `kernel.CONFIG` for each class of transactions."""
+    convoys: "list[Convoys]"
+    """Of each class."""
     odds: Floats
     topology: Ints
+    bound: Ints
+    """Tables of the writers that have one of their own."""
+    rates: Floats
+    """Factors of the rates of arrivals that vary."""
     backoff: Floats
     """Milliseconds before each retry, without jitter."""
     state_size: int
@@ -59,36 +67,47 @@ class Model(NamedTuple):
     buckets: int
     """Parts of the run that events are sorted by."""
 
+    def tabulate(self, commits: int) -> tuple[Floats, int]:
+        """Tabulate the sums that so many commits make possible.
+
+        Return all curves, and the number of commits that they suffice for.
+        """
+        enough = [convoys.tabulate(self.config[cls], commits) for cls, convoys in enumerate(self.convoys)]
+        return self.convoys[0].distributions.curves(), min(enough)
+
+
+Numbers = dict[str, Any]
+
 
 def compile_model(settings: Settings, seed: int) -> Model:
     """Return the configuration with one seed as the kernel takes it."""
     config = settings.build(seed)
-    options = config.commit_options()
+    classes, values = config.all_classes, tuple(settings.values.by_class().values())
+    layout = _Layout(settings, classes)
     instant = settings.values.catalog.type == "instant"
     catalog = _instant_profile(settings.values.catalog.latency_ms) if instant else settings.profile
-    distributions = _distributions(settings.profile, config, options, catalog)
-    topology, odds = _topology(settings, config)
-    backoff = options.backoff
-    waits = [backoff.capped_ms(retry) for retry in range(1, config.max_retries + 1)] if backoff else []
-    numbers: dict[str, Any] = (
-        _run_numbers(settings, config, seed)
-        | _catalog_numbers(settings)
-        | _commit_numbers(config, options)
-        | _store_numbers(catalog, settings.profile)
-        | distributions.arrays()
-    )
-    numbers["costs"] = _costs(config, options, numbers["tables_written"])
-    numbers |= _due(numbers["costs"])
-    numbers["has_beside"] = numbers["costs"][:, kernel.LEFT].sum(axis=1) > 0
-    convoys = _convoys(config, options, distributions, numbers)
-    numbers |= convoys.arrays()
-    numbers["lists"] = _list_count(numbers, topology)
-    sizes = _layout(numbers, topology)
-    record = np.zeros(1, kernel.CONFIG)
-    for name in kernel.CONFIG.names or ():
-        record[name] = numbers[name]
-    buckets = (numbers["horizon"] >> numbers["bucket_shift"]) + 1
-    return Model(record, convoys, odds, topology, np.array(waits, np.float64), *sizes, buckets)
+    curves: list[QuantileTable] = []
+    records, convoys = np.zeros(len(classes), kernel.CONFIG), list[Convoys]()
+    for number, one in enumerate(classes):
+        distributions = _distributions(settings.profile, one, catalog, curves)
+        numbers = (
+            layout.numbers(number)
+            | _run_numbers(config, one, values[number], seed)
+            | _catalog_numbers(settings)
+            | _commit_numbers(one)
+            | _store_numbers(catalog, settings.profile)
+            | distributions.arrays()
+        )
+        numbers["costs"] = _costs(one, numbers["tables_written"])
+        numbers |= _due(numbers["costs"])
+        numbers["has_beside"] = numbers["costs"][:, kernel.LEFT].sum(axis=1) > 0
+        convoys.append(_convoys(one, distributions, numbers))
+        numbers |= convoys[-1].arrays()
+        layout.place(number, numbers)
+        for name in kernel.CONFIG.names or ():
+            records[number][name] = numbers[name]
+    buckets = int(records["horizon"][0] >> records["bucket_shift"][0]) + 1
+    return Model(records, convoys, *layout.arrays(), layout.state_size, layout.detail_size, buckets)
 
 
 class _Row(NamedTuple):
@@ -107,8 +126,8 @@ class _Row(NamedTuple):
 class _Distributions:
     """The distributions by number, sharing tables."""
 
+    tables: list[QuantileTable]
     rows: list[_Row] = field(default_factory=list)
-    tables: list[QuantileTable] = field(default_factory=list)
 
     def add(self, distribution: LatencyDistribution, size_bytes: int = 0) -> None:
         sized = distribution.with_size(size_bytes)
@@ -161,34 +180,29 @@ class Convoys:
             "by_term": self.by_term,
         }
 
-    def tabulate(self, config: npt.NDArray[np.void], commits: int) -> tuple[Floats, int]:
-        """Add the sums that so many commits make possible to `config`.
-
-        Return all curves, and the number of commits that they suffice for.
-        """
+    def tabulate(self, config: np.void, commits: int) -> int:
+        """Add the sums that so many commits make possible to a class's `config`; return for how many they suffice."""
         for kind, batch in enumerate(self.batches):
             most = int(max(self.counts[kind], self.per_commit[kind] * commits)) // batch
             if not self.by_term[kind] and most > 0 and self._is_convoy(kind, most):
                 self._add(config, kind, min(most.bit_length() - 1, kernel.DOUBLINGS))
-        return self.distributions.curves(), commits if self.per_commit.any() else int(kernel.NEVER)
+        return commits if self.per_commit.any() else int(kernel.NEVER)
 
     def _is_convoy(self, kind: int, most: int) -> bool:
         return most > 1 or self.batches[kind] > 1
 
-    def _add(self, config: npt.NDArray[np.void], kind: int, powers: int) -> None:
+    def _add(self, config: np.void, kind: int, powers: int) -> None:
         longest = longest_of(self.distributions.rows[kind].quantile, self.batches[kind])
         for power in range(powers + 1):
             quantile = sum_of(longest, power)
-            at = (0, kind, power)
+            at = (kind, power)
             config["sum_table"][at] = self.distributions.number_of(quantile.table) * CURVE_LENGTH
             config["sum_scale"][at], config["sum_floor"][at] = quantile.scale_ticks, quantile.floor_ticks
             config["sum_fixed"][at] = quantile.ticks_at(0.5) if quantile.is_constant else -1
 
 
-def _convoys(
-    config: SimulationConfig, options: CommitOptions, distributions: _Distributions, numbers: dict[str, Any]
-) -> Convoys:
-    costs, workload = numbers["costs"][numbers["weights"] > 0], config.workload.config
+def _convoys(one: WorkloadClass, distributions: _Distributions, numbers: Numbers) -> Convoys:
+    costs, workload, options = numbers["costs"][numbers["weights"] > 0], one.workload.config, one.options
     counts = costs[:, : kernel.PER_SNAPSHOT].max(axis=(0, 1)).astype(np.float64)
     counts[kernel.METADATA_READ] = max(counts[kernel.METADATA_READ], workload.tables_per_txn)
     merged = np.rint(options.conflicting_manifests.quantile.ticks_at(1.0) / TICKS_PER_MS)
@@ -222,10 +236,13 @@ def _instant_profile(latency_ms: float) -> Profile:
 
 
 def _distributions(
-    tables: Profile, config: SimulationConfig, options: CommitOptions, catalog: Profile
+    tables: Profile, one: WorkloadClass, catalog: Profile, curves: list[QuantileTable]
 ) -> _Distributions:
-    """Return the distributions in the order of the kernel's numbers; a fixed one stands for each that is not needed."""
-    found, workload, unused = _Distributions(), config.workload.config, FixedLatency(0.0)
+    """Return the distributions in the order of the kernel's numbers; a fixed one stands for each that is not needed.
+
+    `curves` are the tables of all classes.
+    """
+    found, workload, unused, options = _Distributions(curves), one.workload.config, FixedLatency(0.0), one.options
     sizes = {
         "manifest_list": options.manifest_list_bytes,
         "manifest_file": options.manifest_file_bytes,
@@ -251,23 +268,26 @@ def _distributions(
     return found
 
 
-def _run_numbers(settings: Settings, config: SimulationConfig, seed: int) -> dict[str, Any]:
-    workload, horizon = config.workload.config, to_ticks(config.duration_ms)
+def _run_numbers(config: SimulationConfig, one: WorkloadClass, values: Configuration, seed: int) -> Numbers:
+    workload, horizon = one.workload.config, to_ticks(config.duration_ms)
+    closed, name = workload.closed, one.workload.class_name
     weights = (workload.fast_append_weight, workload.merge_append_weight, workload.validated_overwrite_weight)
     return {
         "horizon": horizon,
         "bucket_shift": max(0, horizon.bit_length() - BUCKET_BITS),
-        "roots": [stream(seed, name).key for name in STREAMS],
+        "roots": [stream(seed, stream_name(purpose, name)).key for purpose in STREAMS],
         "mix": _mix(weights),
         "weights": np.array(weights),
-        "writers": workload.closed.writers if workload.closed else 0,
+        "writers": closed.writers if closed else 0,
+        "interval": to_ticks(closed.interval_ms or 0.0) if closed else 0,
+        "stagger": to_ticks(closed.stagger_ms) if closed else 0,
         "tables": workload.num_tables,
         "tables_per_txn": workload.tables_per_txn,
         "tables_written": _written(_weighted(workload.table_selector), workload.tables_per_txn),
         "tracked": workload.partitions_per_txn or 0,
         "concurrent_manifests": workload.manifests_per_concurrent_commit,
-        "detector": settings.values.transaction.conflict_detector == "partition_overlap",
-        "probability": settings.values.transaction.real_conflict_probability,
+        "detector": values.transaction.conflict_detector == "partition_overlap",
+        "probability": values.transaction.real_conflict_probability,
     }
 
 
@@ -286,7 +306,7 @@ def _written(selector: Selector, chosen: int) -> int:
     return max(1, round(chosen * selector.write_fraction))
 
 
-def _catalog_numbers(settings: Settings) -> dict[str, Any]:
+def _catalog_numbers(settings: Settings) -> Numbers:
     catalog = settings.values.catalog
     return {
         "granularity": GRANULARITIES[catalog.conflict_granularity or "catalog"],
@@ -299,10 +319,11 @@ def _catalog_numbers(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _commit_numbers(config: SimulationConfig, options: CommitOptions) -> dict[str, Any]:
+def _commit_numbers(one: WorkloadClass) -> Numbers:
+    options = one.options
     model, backoff, lists = options.cost_model, options.backoff, options.manifest_list_append
     return {
-        "max_retries": config.max_retries,
+        "max_retries": one.max_retries,
         "retry_timeout": -1 if options.retry_timeout_ms is None else to_ticks(options.retry_timeout_ms),
         "refreshes_first": model.refreshes_first,
         "checks_before_swap": model.checks_before_swap,
@@ -318,16 +339,21 @@ def _commit_numbers(config: SimulationConfig, options: CommitOptions) -> dict[st
         "has_backoff": backoff is not None,
         "jitter": backoff.jitter if backoff else 0.0,
         "backoff_before_read": backoff.before_read if backoff else False,
-        "ml_append": config.ml_append_mode,
+        "ml_append": one.ml_append_mode,
         "list_appends_max": requests.APPENDS_MAX,
         "list_entry_bytes": lists.entry_bytes,
         "list_seal_bytes": lists.seal_bytes,
         "keeps_entries": lists.keeps_entries,
-        "lists_per_partition": lists.per_partition and config.workload.config.partitions_per_txn is not None,
+        "lists_per_partition": _has_lists_per_partition(one),
     }
 
 
-def _store_numbers(*stores: Profile) -> dict[str, Any]:
+def _has_lists_per_partition(one: WorkloadClass) -> bool:
+    lists = one.options.manifest_list_append
+    return lists.per_partition and one.workload.config.partitions_per_txn is not None
+
+
+def _store_numbers(*stores: Profile) -> Numbers:
     return {
         "decision": [store.decision for store in stores],
         "per_writer": [store.contention.per_writer for store in stores],
@@ -335,11 +361,12 @@ def _store_numbers(*stores: Profile) -> dict[str, Any]:
     }
 
 
-def _costs(config: SimulationConfig, options: CommitOptions, written: int) -> Ints:
+def _costs(one: WorkloadClass, written: int) -> Ints:
+    options, ml_append_mode = one.options, one.ml_append_mode
     costs = np.zeros((3, 8, len(REQUEST_KINDS)), np.int64)
     for operation, kind in enumerate(OPERATION_TYPES):
-        prices = options.prices(kind, config.ml_append_mode, written)
-        row, unneeded = options.cost_model.operations[kind], options.layout(config.ml_append_mode)
+        prices = options.prices(kind, ml_append_mode, written)
+        row, unneeded = options.cost_model.operations[kind], options.layout(ml_append_mode)
         conflict = (row.per_snapshot.without(unneeded), row.per_concurrent_manifest.without(unneeded))
         paid = (prices.first, prices.retry, *prices.beside, prices.check, prices.publish, *conflict)
         for which, cost in enumerate(paid):
@@ -347,7 +374,7 @@ def _costs(config: SimulationConfig, options: CommitOptions, written: int) -> In
     return costs
 
 
-def _due(costs: Ints) -> dict[str, Any]:
+def _due(costs: Ints) -> Numbers:
     """List the kinds that occur in each cost, so that the kernel skips the others.
 
     The costs per missed snapshot and per concurrent manifest are paid kind by kind, so they share one list.
@@ -357,55 +384,114 @@ def _due(costs: Ints) -> dict[str, Any]:
     return {"due": np.argsort(~occurs, axis=2, kind="stable"), "due_count": occurs.sum(axis=2)}
 
 
-def _topology(settings: Settings, config: SimulationConfig) -> tuple[Ints, Floats]:
-    workload, counts = config.workload.config, partition_counts(settings.values)
-    tables, partitions = _weighted(workload.table_selector), _weighted(workload.partition_selector)
-    tracked = workload.partitions_per_txn
-    written = [_written(partitions, min(tracked, count)) if tracked else 0 for count in counts]
-    topology = np.array([counts, [0, *list(accumulate(counts))[:-1]], written], np.int64)
-    odds = np.zeros((4, max(len(counts), *counts)))
-    for row, weights in ((0, tables.weights(len(counts))), (2, partitions.weights(max(counts)))):
-        odds[row, : len(weights)] = list(accumulate(weights))
-        odds[row + 1, : len(weights)] = weights
-    return topology, odds
+class _Layout:
+    """What the classes share, and where in the common arrays each class has its part."""
+
+    def __init__(self, settings: Settings, classes: Sequence[WorkloadClass]) -> None:
+        self._classes = classes
+        self._counts = partition_counts(settings.values)
+        self._tracks = any(one.workload.config.partitions_per_txn is not None for one in classes)
+        self._lists_per_partition = any(map(_has_lists_per_partition, classes))
+        self._bound = [one.workload.config.writer_tables or () for one in classes]
+        self._rates = [one.workload.config.rate for one in classes]
+        self._waits = [_waits(one) for one in classes]
+        self.state_size = self.detail_size = 0
+
+    def numbers(self, number: int) -> Numbers:
+        """Return where a class has its parts."""
+        config, rate = self._classes[number].workload.config, self._rates[number]
+        return {
+            "cls": number,
+            "classes": len(self._classes),
+            "any_tracked": self._tracks,
+            "list_base": len(self._counts),
+            "row_written": 2 + 2 * number,
+            "row_tables": 3 + 2 * number,
+            "row_odds": 4 * number,
+            "class_tables": len(_tables_of(config)),
+            "bound": config.writer_tables is not None,
+            "at_bound": sum(map(len, self._bound[:number])),
+            "at_backoff": sum(map(len, self._waits[:number])),
+            "at_rate": sum(len(one.factors) for one in self._rates[:number] if one),
+            "rate_count": len(rate.factors) if rate else 0,
+            "rate_period": rate.period_ticks if rate else 0,
+            "burst_every": rate.burst_every_ticks if rate else 0,
+            "burst_length": rate.burst_ticks if rate else 0,
+            "burst_factor": rate.burst_factor if rate else 1.0,
+        }
+
+    def arrays(self) -> tuple[Floats, Ints, Ints, Floats, Floats]:
+        """Return odds, topology, tables of writers, rates and waits of all classes."""
+        counts = self._counts
+        topology = np.zeros((2 + 2 * len(self._classes), len(counts)), np.int64)
+        topology[kernel.COUNT], topology[kernel.BEGINS] = counts, [0, *list(accumulate(counts))[:-1]]
+        odds = np.zeros((4 * len(self._classes), max(len(counts), *counts)))
+        for number, one in enumerate(self._classes):
+            config = one.workload.config
+            tables = _tables_of(config)
+            topology[2 + 2 * number] = self._written(number)
+            topology[3 + 2 * number, : len(tables)] = tables
+            table_weights = _weighted(config.table_selector).weights(len(tables))
+            partition_weights = _weighted(config.partition_selector).weights(max(counts))
+            for row, weights in ((0, table_weights), (2, partition_weights)):
+                odds[4 * number + row, : len(weights)] = list(accumulate(weights))
+                odds[4 * number + row + 1, : len(weights)] = weights
+        return (
+            odds,
+            topology,
+            np.array([table for tables in self._bound for table in tables], np.int64),
+            np.array([factor for rate in self._rates if rate for factor in rate.factors], np.float64),
+            np.array([wait for waits in self._waits for wait in waits], np.float64),
+        )
+
+    def _written(self, number: int) -> list[int]:
+        """Return how many partitions of each table a transaction of the class writes."""
+        config = self._classes[number].workload.config
+        partitions, tracked = _weighted(config.partition_selector), config.partitions_per_txn
+        return [_written(partitions, min(tracked, count)) if tracked else 0 for count in self._counts]
+
+    def place(self, number: int, numbers: Numbers) -> None:
+        """Lay out the shared state and a transaction's details one after the other."""
+        tables, partitions = len(self._counts), sum(self._counts)
+        lists = tables + (partitions if self._lists_per_partition else 0)
+        state = {
+            "at_group": numbers["groups"],
+            "at_table_seq": tables,
+            "at_version": tables,
+            "at_part_seq": partitions,
+            "at_part_version": partitions,
+            "at_length": lists,
+            "at_sealed": lists,
+            "at_in_flight": 2 + lists,
+        }
+        picked, tracked = numbers["tables_per_txn"], numbers["tracked"]
+        per_table = max(self._written(number)) if numbers["lists_per_partition"] else 1
+        numbers["lists"] = numbers["tables_written"] * per_table  # the most that one transaction appends to
+        numbers["versions"] = versions = picked * (1 + tracked)
+        details = {
+            "d_picked": picked,
+            "d_written": picked,
+            "d_parts": picked * tracked,
+            "d_seen": versions,
+            "d_start": versions,
+            "d_new": versions,
+            "d_known": numbers["lists"],
+            "d_sealed": numbers["lists"],
+        }
+        self.state_size = _place(numbers, state)
+        self.detail_size = max(self.detail_size, _place(numbers, details))
 
 
-def _list_count(numbers: dict[str, Any], topology: Ints) -> int:
-    """Return the most manifest lists that one transaction appends to."""
-    per_table = int(topology[kernel.WRITTEN].max()) if numbers["lists_per_partition"] else 1
-    return int(numbers["tables_written"]) * per_table
+def _tables_of(config: WorkloadConfig) -> Sequence[int]:
+    return range(config.num_tables) if config.tables is None else config.tables
 
 
-def _layout(numbers: dict[str, Any], topology: Ints) -> tuple[int, int]:
-    """Lay out the shared state and a transaction's details one after the other; return the sizes."""
-    tables, partitions = numbers["tables"], int(topology[kernel.COUNT].sum())
-    lists = partitions if numbers["lists_per_partition"] else tables
-    state = {
-        "at_group": numbers["groups"],
-        "at_table_seq": tables,
-        "at_version": tables,
-        "at_part_seq": partitions,
-        "at_part_version": partitions,
-        "at_length": lists,
-        "at_sealed": lists,
-        "at_in_flight": 2 + lists,
-    }
-    picked, tracked = numbers["tables_per_txn"], numbers["tracked"]
-    numbers["versions"] = versions = picked * (1 + tracked)
-    details = {
-        "d_picked": picked,
-        "d_written": picked,
-        "d_parts": picked * tracked,
-        "d_seen": versions,
-        "d_start": versions,
-        "d_new": versions,
-        "d_known": numbers["lists"],
-        "d_sealed": numbers["lists"],
-    }
-    return _place(numbers, state), _place(numbers, details)
+def _waits(one: WorkloadClass) -> list[float]:
+    backoff = one.options.backoff
+    return [backoff.capped_ms(retry) for retry in range(1, one.max_retries + 1)] if backoff else []
 
 
-def _place(numbers: dict[str, Any], lengths: dict[str, int]) -> int:
+def _place(numbers: Numbers, lengths: dict[str, int]) -> int:
     end = 0
     for name, length in lengths.items():
         numbers[name] = end

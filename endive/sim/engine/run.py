@@ -34,6 +34,8 @@ class _World:
     """Everything that changes during a run."""
 
     shared: npt.NDArray[np.void]
+    arrivals: npt.NDArray[np.void]
+    """Next transaction of each class."""
     curves: npt.NDArray[np.float64]
     """Quantile tables, as far as they are needed."""
     pool: npt.NDArray[np.void]
@@ -50,9 +52,10 @@ class _World:
     @classmethod
     def new(cls, model: Model, room: int = 1024) -> "_World":
         """Return an empty world with room for so many transactions at once; it grows as needed."""
-        curves, commits = model.convoys.tabulate(model.config, COMMITS_FIRST)
+        curves, commits = model.tabulate(COMMITS_FIRST)
         world = cls(
             shared=np.zeros(1, kernel.SHARED),
+            arrivals=np.zeros(len(model.config), kernel.ARRIVALS),
             curves=curves,
             pool=_pool(room),
             heap=np.zeros(room, kernel.EVENT),
@@ -64,13 +67,13 @@ class _World:
             rows=np.zeros((room, len(kernel.ROW)), np.int64),
         )
         world.shared["free"], world.shared["seq_max"] = room, commits
-        world.shared["next_arrival"] = kernel.next_arrival(model.config[0], curves, kernel.ZERO, kernel.ZERO)
+        kernel.first_arrivals(model.config, world.shared, world.arrivals, curves, model.rates)
         return world
 
     def extend_sums(self, model: Model) -> None:
         """Tabulate the longer convoys that more commits make possible."""
         commits = int(self.shared["seq_max"][0]) * COMMITS_FACTOR
-        self.curves, self.shared["seq_max"] = model.convoys.tabulate(model.config, commits)
+        self.curves, self.shared["seq_max"] = model.tabulate(commits)
 
     def grow_pool(self) -> None:
         """Double the room for transactions in flight."""
@@ -116,7 +119,8 @@ def run_compiled(settings: Settings, seed: int, progress: Progress | None = None
     rows = np.concatenate(parts)
     parts.clear()
     columns = np.ascontiguousarray(rows.T)  # transposed first: selecting from a column then reads adjacent memory
-    result = RunResult(dict(zip(kernel.ROW, columns, strict=True)), _counters(shared), int(shared["seq"]))
+    by_name = dict(zip(kernel.ROW, columns, strict=True))
+    result = RunResult(by_name, _counters(shared), int(shared["seq"]), settings.classes)
     result.check()
     return result
 
@@ -133,7 +137,7 @@ def summarise_compiled(
     With `enough` the run may end early; the metrics then cover the part of the window that it reached, and may include
     a few transactions that were about to end.
     """
-    tally, reached_ms = Tally(window), 0.0
+    tally, reached_ms = Tally(window, settings.classes), 0.0
     waiting: list[Ints] = []
 
     def take(rows: Ints) -> None:
@@ -182,7 +186,7 @@ def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
             break
     while world.in_flight > len(world.rows):
         world.rows = _doubled(world.rows)
-    kernel.flush(world.shared, world.pool, world.rows)
+    kernel.flush(model.config, world.shared, world.pool, world.details, world.rows)
     take(world.finished_rows())
     last: np.void = world.shared[0]
     return last
@@ -190,8 +194,8 @@ def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
 
 def _advance(model: Model, world: _World, until: int) -> None:
     while True:
-        fixed = (model.topology, model.odds, world.curves, model.backoff)
-        events = (world.heap, world.calendar, world.later)
+        fixed = (model.topology, model.odds, model.bound, world.curves, model.rates, model.backoff)
+        events = (world.arrivals, world.heap, world.calendar, world.later)
         changing = (world.pool, world.details, world.free, world.state)
         code = kernel.advance(model.config, world.shared, *events, *changing, *fixed, world.rows, until)
         if code == kernel.REACHED:

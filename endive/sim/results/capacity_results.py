@@ -57,7 +57,7 @@ class CapacityResults(Displayed):
 
     @property
     def title(self) -> str:
-        models = ", ".join(dict.fromkeys(each.values.transaction.cost_model for each in self.cases.values()))
+        models = ", ".join(dict.fromkeys(each.cost_models for each in self.cases.values()))
         profiles = ", ".join(dict.fromkeys(each.profile_set for each in self.cases.values()))
         return f"highest offered load with {self.target}; cost model {models}; {profiles} profile"
 
@@ -223,7 +223,7 @@ def _cells(name: str, answer: Capacity) -> tuple[str, ...]:
 
 def _document(settings: Settings, answer: Capacity) -> dict[str, object]:
     return {
-        "cost_model": settings.values.transaction.cost_model,
+        "cost_model": settings.cost_models,
         "profiles": settings.profile_set,
         "target": str(answer.target),
         "exists": answer.exists,
@@ -238,7 +238,7 @@ def sentence(settings: Settings, answer: Capacity) -> str:
     """Return the answer of one configuration as a sentence."""
     tables = counted(settings.values.catalog.num_tables, "table")
     name = f"{settings.profile.title or settings.profile.name}, {tables}"
-    model = f"cost model {settings.values.transaction.cost_model}, {settings.profile_set} profile"
+    model = f"cost model {settings.cost_models}, {settings.profile_set} profile"
     if answer.exists:
         return (
             f"{name}: {_value(answer.committed)} commits/s at {answer.target} of what finishes "

@@ -1,10 +1,11 @@
 """The columns of a result, one row for each transaction.
 
 Engines and sums use integers: times in ticks, words by their place in a list. Files and tables have milliseconds and
-words. Both forms carry the same information, since every time is a whole number of ticks.
+words. Both forms carry the same information, since every time is a whole number of ticks. The columns of the
+specification come first; `class`, `writer` and `table` follow.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from endive.sim.cost import OPERATION_TYPES
+from endive.sim.transaction import DEFAULT_CLASS, NO_WRITER
 from endive.timing import TICKS_PER_MS
 
 Array = npt.NDArray[Any]
@@ -25,6 +27,8 @@ REASONS = (None, "max_retries_exceeded", "validation_exception", "retry_timeout"
 _Kind = tuple[str | None, ...]
 _COUNT: _Kind = ()
 _TIME: _Kind = ("ms",)
+_CLASS: _Kind = ("class",)
+"""A word that depends on the configuration: the place in the list of its classes."""
 COLUMNS: Mapping[str, _Kind] = {
     "txn_id": _COUNT,
     "t_submit": _TIME,
@@ -44,21 +48,30 @@ COLUMNS: Mapping[str, _Kind] = {
     "per_attempt_io_ms": _TIME,
     "conflict_io_ms": _TIME,
     "catalog_commit_ms": _TIME,
+    "class": _CLASS,
+    "writer": _COUNT,
+    "table": _COUNT,
 }
-"""Name and kind: a count, a time, or one of these words."""
+"""Name and kind: a count, a time, one of these words, or a class."""
+
+LABELS = {"class": DEFAULT_CLASS, "writer": NO_WRITER, "table": 0}
+"""The columns after the specification's, with their values in results that were written before these existed."""
 
 REQUESTS = tuple(name for name in COLUMNS if name.startswith("manifest_"))
 TIME_PURPOSES = (*(name.removesuffix("_ms") for name in COLUMNS if name.endswith("_ms")), "backoff")
 
 _TYPES = {_COUNT: pa.int64(), _TIME: pa.float64()}
 SCHEMA = pa.schema([(name, _TYPES.get(kind, pa.string())) for name, kind in COLUMNS.items()])
-"""Times are in milliseconds; `t_commit` is -1 for a transaction that did not commit."""
+"""Times are in milliseconds; `t_commit` is -1 for a transaction that did not commit, `writer` if arrivals are open."""
 
 
-def to_table(columns: Columns) -> pa.Table:
+def to_table(columns: Columns, classes: Sequence[str] = (DEFAULT_CLASS,)) -> pa.Table:
     """Return integer columns as a table, in the order of the transactions' numbers."""
     order = np.argsort(columns["txn_id"], kind="stable")
-    return pa.table([_outside(kind, columns[name][order]) for name, kind in COLUMNS.items()], schema=SCHEMA)
+    words = {_CLASS: tuple(classes)}
+    return pa.table(
+        [_outside(words.get(kind, kind), columns[name][order]) for name, kind in COLUMNS.items()], schema=SCHEMA
+    )
 
 
 def _outside(kind: _Kind, values: Array) -> Any:  # noqa: ANN401 - PyArrow has no types
@@ -67,9 +80,23 @@ def _outside(kind: _Kind, values: Array) -> Any:  # noqa: ANN401 - PyArrow has n
     return pa.array(kind, pa.string()).take(pa.array(values))
 
 
-def to_columns(table: pa.Table) -> Columns:
-    """Return a table as integer columns."""
-    return {name: _inside(kind, table[name]) for name, kind in COLUMNS.items()}
+def to_columns(table: pa.Table, classes: Sequence[str] | None = None) -> Columns:
+    """Return a table as integer columns. Classes are numbered as given, or as `class_names` has them."""
+    words = {_CLASS: class_names(table) if classes is None else tuple(classes)}
+    return {name: _inside(words.get(kind, kind), table[name]) for name, kind in COLUMNS.items()}
+
+
+def class_names(table: pa.Table) -> tuple[str, ...]:
+    """Return the classes that occur in a table, by name."""
+    return tuple(sorted(pc.unique(table["class"]).to_pylist()))
+
+
+def with_labels(table: pa.Table) -> pa.Table:
+    """Return a table with the columns after the specification's, which older results do not have."""
+    for name, value in LABELS.items():
+        if name not in table.column_names:
+            table = table.append_column(SCHEMA.field(name), pa.array([value] * table.num_rows, SCHEMA.field(name).type))
+    return table
 
 
 def _inside(kind: _Kind, column: pa.ChunkedArray) -> Array:

@@ -26,7 +26,7 @@ from endive.files import make_directory, write_durably
 from endive.sim.config.configuration import Settings
 from endive.sim.config.profiles import read_text
 from endive.sim.engines import Engine, simulate
-from endive.sim.results.columns import SCHEMA
+from endive.sim.results.columns import SCHEMA, with_labels
 from endive.sim.results.summary import Summary, Window, summarise
 from endive.sim.simulation import Progress
 from endive.version import version
@@ -84,7 +84,7 @@ def _describe(settings: Settings, seed: int) -> dict[str, Any]:
         "seed": seed,
         "provider": settings.values.storage.provider,
         "profiles": settings.profile_set,
-        "cost_model": settings.values.transaction.cost_model,
+        "cost_model": settings.cost_models,
         "duration_ms": settings.values.simulation.duration_ms,
         "window_ms": [settings.window.start_ms, settings.window.end_ms],
         "version": version(),
@@ -153,6 +153,7 @@ def load_result(path: Path) -> Result:
         problem = f"cannot be read as Parquet ({_first_line(error)})"
         raise ResultError(str(path), problem, "delete it, or run again with --force") from error
     about = _about(table.schema.metadata or {})
+    table = with_labels(table)
     if about is None or not table.schema.equals(SCHEMA):
         raise ResultError(str(path), "is not a result of `endive run`", "name one that is")
     return Result(about, summarise(table, Window(*about["window_ms"])), Counter(about["counters"]), table, path)

@@ -23,6 +23,28 @@ if TYPE_CHECKING:
     import altair as alt
 
 
+TABLES_SHOWN = 10
+"""Rows of the list of hottest tables."""
+
+OF_CLASSES = (
+    ("offered_per_s", "offered", "/s"),
+    ("committed_per_s", "committed", "/s"),
+    ("success", "success", "%"),
+    ("retries_mean", "retries", ""),
+    ("latency.all.p50_ms", "p50, ms", ""),
+    ("latency.all.p99_ms", "p99, ms", ""),
+)
+OF_TABLES = (
+    ("finished_per_s", "finished", "/s"),
+    ("committed_per_s", "committed", "/s"),
+    ("success", "success", "%"),
+    ("retries_mean", "retries", ""),
+    ("p50_ms", "p50, ms", ""),
+    ("p99_ms", "p99, ms", ""),
+)
+"""Metric, heading and unit of the columns by class and by table."""
+
+
 class Watcher:
     """Receives the progress of runs. This one ignores it."""
 
@@ -71,7 +93,8 @@ class RunResults(Displayed):
 
     def grids(self) -> Sequence[Grid]:
         counters = [result.counters for result in self.results]
-        return (*metric_grids(self.metrics), counter_grid(counters))
+        rates, *others = metric_grids(self.metrics)
+        return (rates, *class_grids(self.metrics), *table_grids(self.metrics), *others, counter_grid(counters))
 
     def to_arrow(self, rows: Literal["seeds", "transactions"] = "seeds") -> pa.Table:
         """Return one row for each seed with its metrics, or one row for each transaction of all seeds."""
@@ -178,6 +201,35 @@ def metric_grids(metrics: Mapping[str, Estimate]) -> tuple[Grid, Grid, Grid]:
         Grid(("commit latency, ms", "commits", *LABELS.values()), latencies),
         Grid(("where the milliseconds went", "mean, ms", "share"), times),
     )
+
+
+def class_grids(metrics: Mapping[str, Estimate]) -> list[Grid]:
+    """Return the most important metrics of each class of transactions; nothing if there is one class."""
+    rows = [
+        (name, *(with_interval(metrics.get(f"classes.{name}.{key}"), unit) for key, _, unit in OF_CLASSES))
+        for name in groups_of(metrics, "classes")
+    ]
+    return [Grid(("class", *(label for _, label, _ in OF_CLASSES)), rows)] if rows else []
+
+
+def table_grids(metrics: Mapping[str, Estimate]) -> list[Grid]:
+    """Return the hottest tables: those with the most retries. Nothing if there is one table."""
+    rows = [
+        (f"table {name}", *(with_interval(metrics.get(f"tables.{name}.{key}"), unit) for key, _, unit in OF_TABLES))
+        for name in sorted(groups_of(metrics, "tables"), key=lambda name: _lost_races(metrics, name))[:TABLES_SHOWN]
+    ]
+    return [Grid(("hottest tables", *(label for _, label, _ in OF_TABLES)), rows)] if rows else []
+
+
+def _lost_races(metrics: Mapping[str, Estimate], table: str) -> tuple[float, int]:
+    """Return a key that sorts tables by retries a second, most first."""
+    finished, retries = (metrics.get(f"tables.{table}.{key}") for key in ("finished_per_s", "retries_mean"))
+    return -(finished.mean * retries.mean if finished and retries else 0.0), int(table)
+
+
+def groups_of(metrics: Iterable[str], prefix: str) -> list[str]:
+    """Return the names of classes or tables that have metrics."""
+    return list(dict.fromkeys(name.split(".")[1] for name in metrics if name.startswith(f"{prefix}.")))
 
 
 def counter_grid(counters: Sequence[Mapping[str, int]]) -> Grid:

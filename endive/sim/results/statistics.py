@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from endive.sim.results.columns import SCHEMA, STATUSES, Columns, to_columns, to_table
 from endive.sim.results.summary import Summary, Window, check_commits, summarise
-from endive.sim.transaction import Transaction, TransactionResult, TransactionStatus
+from endive.sim.transaction import DEFAULT_CLASS, Transaction, TransactionResult, TransactionStatus
 
 if TYPE_CHECKING:
     import pandas as pd  # loaded only where a frame is asked for: it takes half a second
@@ -24,6 +24,7 @@ ATTRIBUTES = {
     "commit_latency": "commit_latency_ms",
     "total_latency": "total_latency_ms",
     "n_retries": "total_retries",
+    "class": "class_name",
 }
 """Columns that `TransactionResult` has under another name."""
 
@@ -36,20 +37,22 @@ class RunResult:
     """As the engine has them: the compiled one has integer columns, the reference engine a table."""
     counters: Counter[str]
     seq: int
+    classes: tuple[str, ...] = (DEFAULT_CLASS,)
+    """The classes of transactions, in the order of the configuration."""
 
     @cached_property
     def table(self) -> pa.Table:
         """One row for each transaction, in the order of their numbers; see `columns.SCHEMA`."""
-        return self.rows if isinstance(self.rows, pa.Table) else to_table(self.rows)
+        return self.rows if isinstance(self.rows, pa.Table) else to_table(self.rows, self.classes)
 
     @cached_property
     def columns(self) -> Columns:
         """The same rows as integers: times in ticks, words as codes."""
-        return to_columns(self.rows) if isinstance(self.rows, pa.Table) else self.rows
+        return to_columns(self.rows, self.classes) if isinstance(self.rows, pa.Table) else self.rows
 
     def summary(self, window: Window) -> Summary:
         """Return the metrics of the run."""
-        return summarise(self.columns, window)
+        return summarise(self.columns, window, self.classes)
 
     def check(self) -> None:
         """Check that commits equal `seq`."""
@@ -130,9 +133,9 @@ class Statistics:
         rows = sorted(self.transactions, key=lambda row: row.txn_id)
         return pa.Table.from_pylist([_row(result) for result in rows], schema=SCHEMA)
 
-    def to_result(self) -> RunResult:
+    def to_result(self, classes: tuple[str, ...] = (DEFAULT_CLASS,)) -> RunResult:
         """Return rows, counters and final `seq`."""
-        return RunResult(self.to_arrow(), +self.counters, self.seq)
+        return RunResult(self.to_arrow(), +self.counters, self.seq, classes)
 
     def to_dataframe(self) -> "pd.DataFrame":
         """Return the rows as a pandas frame."""

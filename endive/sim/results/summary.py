@@ -7,7 +7,7 @@ The window is in virtual time. A transaction counts if it *finished* in the wind
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,16 @@ import pyarrow as pa
 
 from endive.errors import InvariantError
 from endive.sim.cost import OPERATION_TYPES
-from endive.sim.results.columns import REASONS, REQUESTS, STATUSES, TIME_PURPOSES, Array, Columns, to_columns
+from endive.sim.results.columns import (
+    REASONS,
+    REQUESTS,
+    STATUSES,
+    TIME_PURPOSES,
+    Array,
+    Columns,
+    class_names,
+    to_columns,
+)
 from endive.timing import TICKS_PER_MS, to_ticks
 
 QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}
@@ -44,6 +53,18 @@ class LatencyMetrics:
     p95_ms: float | None
     p99_ms: float | None
     p999_ms: float | None
+
+
+@dataclass(frozen=True)
+class TableMetrics:
+    """The transactions that write one table. Of several tables written, a transaction counts for the first."""
+
+    finished_per_s: float
+    committed_per_s: float
+    success: float | None
+    retries_mean: float | None
+    p50_ms: float | None
+    p99_ms: float | None
 
 
 @dataclass(frozen=True)
@@ -77,11 +98,22 @@ class Summary:
     """Submitted; whole run."""
     drift: float | None = None
     """Change within the window, if it is more than chance: the run has not settled. None also if it ended early."""
+    classes: Mapping[str, "Summary"] = field(default_factory=dict)
+    """The same of each class of transactions, if there are several."""
+    tables: Mapping[str, TableMetrics] = field(default_factory=dict)
+    """By number of the table, the one with the most retries first, if there are several; at most `TABLES_MAX`."""
 
     def flat(self) -> dict[str, float | None]:
         """Return the metrics by dotted name, for comparing and averaging."""
-        return dict(_flatten(asdict(self)))
+        values = dict(_flatten(asdict(replace(self, classes={}))))
+        for name, one in self.classes.items():
+            found = one.flat().items()
+            values |= {f"classes.{name}.{key}": value for key, value in found if not key.startswith("window.")}
+        return values
 
+
+TABLES_MAX = 20
+"""Tables that a summary has metrics of: those with the most retries."""
 
 BINS = 20
 """The window is cut into so many parts to see whether it is stationary."""
@@ -102,8 +134,11 @@ class Tally:
     Rows are given as integer columns. Only counts, sums and the commit latencies of the window are kept.
     """
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, classes: Sequence[str] = (), tables: bool = True) -> None:
+        """`classes` are the names of the classes; `tables=False` leaves out the metrics of tables."""
         self._window = window
+        self._classes = {name: Tally(window, tables=False) for name in classes} if len(classes) > 1 else {}
+        self._tables = _TableTally() if tables else None
         self._limits = (to_ticks(window.start_ms), to_ticks(window.end_ms))
         self._counts: Counter[str] = Counter()
         self._spent: Counter[str] = Counter()
@@ -139,6 +174,12 @@ class Tally:
         self._kinds.append(columns["operation_type"][commits])
         self._finished += np.histogram(ends[counted], BINS, self._limits)[0]
         self._committed += np.histogram(ends[commits], BINS, self._limits)[0]
+        if self._tables:
+            self._tables.add(columns, counted, commits)
+        for code, tally in enumerate(self._classes.values()):
+            of_class = columns["class"] == code
+            if of_class.any():
+                tally.add({name: column[of_class] for name, column in columns.items()})
 
     def _holds(self, ticks: Array) -> Array:
         inside: Array = (ticks >= self._limits[0]) & (ticks < self._limits[1])
@@ -164,7 +205,8 @@ class Tally:
         counts = self._counts
         whole = math.isinf(reached_ms) or to_ticks(reached_ms) >= self._limits[1]
         window = self._window if whole else Window(self._window.start_ms, max(reached_ms, self._window.start_ms + 1.0))
-        latency_ms, kinds = np.concatenate(self._latencies) / TICKS_PER_MS, np.concatenate(self._kinds)
+        latency_ms = np.concatenate([*self._latencies, _NO_TICKS]) / TICKS_PER_MS
+        kinds = np.concatenate([*self._kinds, _NO_TICKS])
         return Summary(
             window=window,
             offered_per_s=counts["offered"] / window.seconds,
@@ -181,14 +223,69 @@ class Tally:
             unfinished=counts["transactions"] - counts["finished"],
             transactions=counts["transactions"],
             drift=drift(self._finished, self._committed) if whole else None,
+            classes={name: tally.summary(reached_ms) for name, tally in self._classes.items()},
+            tables=self._tables.metrics(latency_ms, window) if self._tables else {},
         )
 
 
-def summarise(rows: pa.Table | Columns, window: Window) -> Summary:
-    """Return the metrics of a table of transactions, or of the same rows as integer columns."""
-    tally = Tally(window)
-    tally.add(to_columns(rows) if isinstance(rows, pa.Table) else rows)
+class _TableTally:
+    """Adds up transactions by table."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros((3, 1), np.int64)
+        """Finished, committed, retries: a column for each table."""
+        self._commits: list[Array] = []
+
+    def add(self, columns: Columns, counted: Array, commits: Array) -> None:
+        """Add rows; `counted` and `commits` say which of them finished and committed in the window."""
+        tables = columns["table"]
+        self._commits.append(tables[commits])
+        if not tables.size:
+            return
+        missing = int(tables.max()) + 1 - self._counts.shape[1]
+        if missing > 0:
+            self._counts = np.pad(self._counts, ((0, 0), (0, missing)))
+        length = self._counts.shape[1]
+        finished = tables[counted]
+        self._counts[0] += np.bincount(finished, minlength=length)
+        self._counts[1] += np.bincount(tables[commits], minlength=length)
+        self._counts[2] += np.bincount(finished, columns["n_retries"][counted], length).astype(np.int64)
+
+    def metrics(self, latency_ms: Array, window: Window) -> dict[str, TableMetrics]:
+        """Return the metrics of the hottest tables; none if there is one table. `latency_ms` is of all commits."""
+        finished, committed, retries = self._counts
+        if len(finished) < 2:
+            return {}
+        hottest = np.lexsort((-finished, -retries))[:TABLES_MAX]
+        tables = np.concatenate(self._commits)
+        found = {}
+        for table in hottest[finished[hottest] > 0].tolist():
+            own = _metrics(latency_ms[tables == table])
+            found[str(table)] = TableMetrics(
+                finished_per_s=int(finished[table]) / window.seconds,
+                committed_per_s=int(committed[table]) / window.seconds,
+                success=_share(int(committed[table]), int(finished[table])),
+                retries_mean=_share(int(retries[table]), int(finished[table])),
+                p50_ms=own.p50_ms,
+                p99_ms=own.p99_ms,
+            )
+        return found
+
+
+def summarise(rows: pa.Table | Columns, window: Window, classes: Sequence[str] | None = None) -> Summary:
+    """Return the metrics of a table of transactions, or of the same rows as integer columns.
+
+    `classes` are the names of the classes; of a table, by default those that occur in it.
+    """
+    if isinstance(rows, pa.Table):
+        classes = class_names(rows) if classes is None else classes
+        rows = to_columns(rows, classes)
+    tally = Tally(window, classes or ())
+    tally.add(rows)
     return tally.summary()
+
+
+_NO_TICKS = np.zeros(0, np.int64)
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -1,0 +1,159 @@
+"""Groups of commits to one table: those of a process that wait for one another are committed together.
+
+A commit that writes files takes its turn at the table. Those that arrive meanwhile wait, and become the next group: the
+thread of one of them leads, and commits all of them by one metadata file and one transaction
+(`endive.catalog.commit.group_commit`).
+
+**When a group leaves.** Threads that were just answered come back with their next commit in a moment. If the first of
+them led a group of its own, the others would wait for it. So a group waits for as many commits as were waiting or
+answered last, at most for a share of the time that the last group took; and less often if waiting has not helped.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Condition, Lock
+from time import monotonic
+from weakref import WeakValueDictionary
+
+from pyiceberg.table.metadata import TableMetadata
+
+from endive.catalog.commit.change import TableChange
+from endive.catalog.commit.rebase import KnownLists
+from endive.catalog.model.catalog_records import CommitRecord
+from endive.catalog.model.names import Identifier
+
+LINGER_SHARE = 0.2
+"""Of the time that the last group took: how long the next one waits for commits at most."""
+RETRY_LINGER_GROUPS = 8
+"""After waiting in vain, it is tried again once in so many groups."""
+QUEUES_KEPT = 256
+"""Tables whose queues are kept while no commit waits, with the manifests of their newest list."""
+GROUP_MAX = 64
+"""Commits of one group; their manifest lists are written at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedState:
+    """A table as a group left it."""
+
+    version: int
+    metadata: TableMetadata
+    metadata_location: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """The result of a member of a group."""
+
+    record: CommitRecord
+    change: TableChange
+    """The change as it was committed: perhaps rebased."""
+    state: CommittedState | None
+    """The table as the group left it; None if it has to be loaded."""
+
+
+class Waiting:
+    """A commit that waits for its group."""
+
+    __slots__ = ("change", "commit_id", "committed", "error")
+
+    def __init__(self, change: TableChange, commit_id: str) -> None:
+        self.change = change
+        self.commit_id = commit_id
+        self.committed: GroupResult | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the commit has succeeded or failed."""
+        return self.committed is not None or self.error is not None
+
+
+class TableQueue:
+    """The commits to one table that wait."""
+
+    def __init__(self) -> None:
+        lock = Lock()
+        self.changed = Condition(lock)
+        """Notified when a group is over."""
+        self.arrived = Condition(lock)
+        """Notified when a commit arrives, for the leader that waits for it."""
+        self.waiting: list[Waiting] = []
+        self.is_led = False
+        self.known = KnownLists()
+        """For the leader: manifest lists that need not be read."""
+        self.is_contended = False
+        """For the leader: another process has committed to the table in between lately."""
+        self._expected = 0
+        self._took_s = 0.0
+        self._in_vain = 0
+
+    def commit(self, one: Waiting, lead: Callable[["TableQueue", list[Waiting]], None]) -> None:
+        """Return when a commit is answered. `lead` commits a group and answers all its members."""
+        with self.changed:
+            self.waiting.append(one)
+            self.arrived.notify()
+        try:
+            while self._must_lead(one):
+                self._lead(lead)
+        finally:  # interrupted, perhaps
+            with self.changed:
+                if one in self.waiting:
+                    self.waiting.remove(one)
+
+    def _must_lead(self, one: Waiting) -> bool:
+        """Wait until a commit is answered, or nobody leads; whether the caller leads now."""
+        with self.changed:
+            while not one.is_answered and self.is_led:
+                self.changed.wait()
+            if one.is_answered:
+                return False
+            self.is_led = True
+            return True
+
+    def _lead(self, lead: Callable[["TableQueue", list[Waiting]], None]) -> None:
+        group: list[Waiting] = []
+        started_s = monotonic()
+        try:
+            with self.changed:
+                self._linger()
+                group, self.waiting = self.waiting[:GROUP_MAX], self.waiting[GROUP_MAX:]
+            started_s = monotonic()
+            lead(self, group)
+        finally:
+            with self.changed:
+                self.waiting[:0] = [one for one in group if not one.is_answered]
+                self._expected = len(group) + len(self.waiting)
+                self._took_s = monotonic() - started_s
+                self.is_led = False
+                self.changed.notify_all()
+
+    def _linger(self) -> None:
+        """Wait a moment for the threads that were answered last. Holding the lock."""
+        before = len(self.waiting)
+        if before >= self._expected or (self._in_vain and self._in_vain % RETRY_LINGER_GROUPS):
+            self._in_vain += 1 if self._in_vain else 0
+            return
+        end_s = monotonic() + LINGER_SHARE * self._took_s
+        while len(self.waiting) < self._expected and (left_s := end_s - monotonic()) > 0:
+            self.arrived.wait(left_s)
+        self._in_vain = 0 if len(self.waiting) > before else self._in_vain + 1
+
+
+class TableQueues:
+    """The queues of all tables."""
+
+    def __init__(self) -> None:
+        self._queues: WeakValueDictionary[Identifier, TableQueue] = WeakValueDictionary()
+        self._kept: dict[Identifier, TableQueue] = {}
+        self._lock = Lock()
+
+    def of(self, identifier: Identifier) -> TableQueue:
+        """Return the queue of a table; those of the last tables are kept, with what they know."""
+        with self._lock:
+            queue = self._queues.setdefault(identifier, TableQueue())
+            self._kept.pop(identifier, None)
+            self._kept[identifier] = queue
+            if len(self._kept) > QUEUES_KEPT:
+                del self._kept[next(iter(self._kept))]
+            return queue
