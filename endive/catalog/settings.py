@@ -109,17 +109,17 @@ SETTINGS = (
         "`postgresql://…`, `mysql://…` or `dynamodb://table`; a catalog keeps its record store for good",
     ),
     Setting(
-        AT,
-        ("catalog",),
-        "",
-        "opens the catalog as it was at this [checkpoint](#the-whole-catalog-through-time), read-only",
-    ),
-    Setting(
         METADATA_JSON,
         ("catalog", "table"),
         BEFORE,
         "when a table's metadata file is written; the table's property overrides the catalog's",
         (BEFORE, BACKGROUND),
+    ),
+    Setting(
+        AT,
+        ("catalog",),
+        "",
+        "opens the catalog as it was at this [checkpoint](#the-whole-catalog-through-time), read-only",
     ),
     Setting(
         ATTEMPTS,
