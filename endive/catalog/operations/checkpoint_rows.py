@@ -89,33 +89,39 @@ def delete_checkpoint(tx: StoreTransaction, name: str, checkpoint_id: str) -> St
     return True
 
 
-def holding(
-    store: TransactionalStore, function: TransactionFunctionOf[T], now_ms: int
-) -> tuple[T, tuple[CheckpointRecord, ...]]:
+Looked = tuple[T, tuple[CheckpointRecord, ...]]
+"""The result of a function, and checkpoints."""
+
+
+def holding(store: TransactionalStore, function: TransactionFunctionOf[T], now_ms: int) -> Looked[T]:
     """Run a function that only reads, and return its result with the checkpoints that hold files at that moment.
 
     To be called by a process that deletes files, after the records no longer refer to them.
     """
-
-    def look(tx: StoreTransaction) -> Steps[tuple[T, tuple[CheckpointRecord, ...]]]:
-        found = yield from all_checkpoints(tx)
-        result = yield from function(tx)
+    result, found = store.read(lambda tx: look(tx, function))
+    if all(holds(one, now_ms) for one in found):
         return result, found
-
-    def abandon(tx: StoreTransaction) -> Steps[tuple[T, tuple[CheckpointRecord, ...]]]:
-        result, found = yield from look(tx)
-        for one in found:
-            if not _holds(one, now_ms):
-                tx.delete(checkpoint_key(one.name))
-        return result, tuple(one for one in found if _holds(one, now_ms))
-
-    result, found = store.read(look)
-    if all(_holds(one, now_ms) for one in found):
-        return result, found
-    return store.transact(abandon)
+    return store.transact(lambda tx: look_and_abandon(tx, function, now_ms))
 
 
-def _holds(record: CheckpointRecord, now_ms: int) -> bool:
+def look(tx: StoreTransaction, function: TransactionFunctionOf[T]) -> Steps[Looked[T]]:
+    """Return the result of a function and all checkpoints, of one state."""
+    found = yield from all_checkpoints(tx)
+    result = yield from function(tx)
+    return result, found
+
+
+def look_and_abandon(tx: StoreTransaction, function: TransactionFunctionOf[T], now_ms: int) -> Steps[Looked[T]]:
+    """Delete the rows of unfinished and expired checkpoints; return the others with the result of a function."""
+    result, found = yield from look(tx, function)
+    for one in found:
+        if not holds(one, now_ms):
+            tx.delete(checkpoint_key(one.name))
+    return result, tuple(one for one in found if holds(one, now_ms))
+
+
+def holds(record: CheckpointRecord, now_ms: int) -> bool:
+    """Whether a checkpoint keeps its files."""
     return record.is_finished and not record.is_expired(now_ms)
 
 
