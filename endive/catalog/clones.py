@@ -26,6 +26,7 @@ from endive.catalog.model.keys import (
     CLONING,
     NAMESPACES,
     TABLES,
+    VIEWS,
     cloned_key,
     commits_of,
     files_of,
@@ -36,6 +37,7 @@ from endive.catalog.model.keys import (
 )
 from endive.catalog.model.names import text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction, TransactionalStore
+from endive.catalog.model.view_records import ViewRecord
 from endive.catalog.operations.dropped_tables import batches
 from endive.catalog.operations.retries import retrying
 from endive.catalog.operations.table_rows import TableView, all_tables, load_table
@@ -174,6 +176,8 @@ class _Copier:
         """Copy namespaces, then tables with their rows, several tables at the same time."""
         rows = past.read(lambda tx: tx.scan(NAMESPACES.encode()))
         self._put([(key, _without_location(body)) for key, body in rows])
+        rows = past.read(lambda tx: tx.scan(VIEWS.encode()))
+        self._put([(key, self._view_of_its_own(body)) for key, body in rows])
         records = past.read(lambda tx: tx.scan(TABLES.encode()))
         names = [TableRecord.decoded(body).identifier for _, body in records]
         with ThreadPoolExecutor(WRITERS, thread_name_prefix="endive-clone") as pool:
@@ -191,7 +195,7 @@ class _Copier:
     def _with_own_metadata(self, view: TableView) -> TableRecord:
         """Write a table's metadata file at its own location; return its record."""
         record, metadata = view.record, view.metadata
-        location = default_location(self._warehouse, record.identifier, record.uuid)
+        location = default_location(self._warehouse, record.identifier, record.uuid.hex)
         kept = {key: value for key, value in metadata.properties.items() if key not in OTHERS_PLACES}
         own = {"location": location, "metadata_log": [], "properties": kept}
         whole = metadata.model_copy(update=own)
@@ -204,6 +208,12 @@ class _Copier:
             metadata_version=record.version,
             metadata_unix_ms=metadata.last_updated_ms,
         )
+
+    def _view_of_its_own(self, body: bytes) -> bytes:
+        """Return a view whose next metadata file goes to the clone's warehouse; no catalog deletes the present one."""
+        record = ViewRecord.decoded(body)
+        location = default_location(self._warehouse, record.identifier, record.uuid)
+        return replace(record, metadata={**record.metadata, "location": location}).encoded()
 
     def _put(self, rows: Sequence[KeyValue]) -> None:
         for batch in batches(rows):

@@ -429,3 +429,34 @@ def test_a_checkpoint_that_is_deleted_meanwhile_is_not_restored(kv: KVCatalog, t
     with pytest.raises(NotInCatalogError, match="deleted or has expired meanwhile"):
         kv._checkpoints._restore(state, record)
     assert rows_of(table) == [1, 2, 3]
+
+
+VIEW_SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "n", "type": "long", "required": False}]}
+
+
+def view_version(sql: str) -> dict[str, object]:
+    return {
+        "version-id": 1,
+        "timestamp-ms": 1,
+        "schema-id": 0,
+        "summary": {},
+        "default-namespace": ["db"],
+        "representations": [{"type": "sql", "sql": sql, "dialect": "spark"}],
+    }
+
+
+def test_views_are_restored_too(kv: KVCatalog, table: Table) -> None:
+    kv.create_view("db.v", VIEW_SCHEMA, view_version("select 1"))
+    kv.create_checkpoint("c")
+    before = kv.load_view("db.v")
+    kv.drop_view("db.v")
+    kv.create_view("db.w", VIEW_SCHEMA, view_version("select 2"))
+
+    report = kv.restore("c")
+
+    assert sorted(report.views) == ["db.v", "db.w"]
+    assert kv.list_views("db") == [("db", "v")]
+    assert kv.load_view("db.v") == before
+    assert kv.restore(report.undo).views
+    assert kv.list_views("db") == [("db", "w")]
+    assert kv.check() == []

@@ -16,6 +16,7 @@ from endive.objects import open_objects
 from tests.catalog.commits.interrupted import rows_of
 from tests.catalog.stand_in import Counting, Died
 from tests.catalog.tables import NAME, NUMBERS, numbers
+from tests.catalog.test_checkpoints import VIEW_SCHEMA, view_version
 
 FAR = 2**62
 EVERYTHING = MaintenanceOptions(orphan_age_ms=-(10**15))
@@ -148,6 +149,17 @@ def test_new_tables_of_a_clone_are_not_among_those_of_the_source(source: KVCatal
             if location.startswith(f"file://{tmp_path}/clone/")
         }
         assert parquet_below(tmp_path / "clone") == 1
+
+
+def test_views_are_cloned(source: KVCatalog, tmp_path: Path) -> None:
+    source.create_view("db.v", VIEW_SCHEMA, view_version("select 1"))
+    source.clone(str(tmp_path / "clone"))
+
+    with KVCatalog.open(str(tmp_path / "clone")) as clone:
+        view = clone.load_view("db.v")
+        assert view.metadata["view-uuid"] == source.load_view("db.v").metadata["view-uuid"]
+        assert view.metadata["location"].startswith(f"file://{tmp_path}/clone/")
+        assert clone.check() == []
 
 
 def test_places_where_no_clone_can_be(source: KVCatalog, tmp_path: Path) -> None:

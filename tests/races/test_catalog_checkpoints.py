@@ -11,11 +11,12 @@ import pytest
 from endive.catalog.model.checkpoint_records import CheckpointRecord
 from endive.catalog.model.keys import checkpoint_key
 from endive.catalog.operations import checkpoint_rows, restore
+from endive.catalog.operations.dropped_tables import find_dropped
 from endive.kv.log.state import StoreState
 from endive.kv.transaction import Transaction
-from endive.protocol.requests import Steps
+from endive.protocol.requests import Steps, ask
 from endive.testing.automaton import Program
-from endive.testing.explorer import Bounds, Exploration, explore
+from endive.testing.explorer import Bounds, Exploration, RecordEvent, explore
 from tests.races import catalog_checkpoints as scenario
 from tests.races.catalog_checkpoints import (
     INVARIANTS,
@@ -27,6 +28,7 @@ from tests.races.catalog_checkpoints import (
     restoring,
     with_a_file,
 )
+from tests.races.catalogs import TABLE_ID
 
 FILE_OBJECTS, FILE_STATE = with_a_file()
 DROPPED_OBJECTS, DROPPED_STATE = dropped_with_a_checkpoint()
@@ -103,17 +105,17 @@ def test_an_expiry_that_ignores_unfinished_checkpoints_is_found(monkeypatch: pyt
     assert searched(EXPIRY, FILE_OBJECTS, Bounds(preemptions=2)).violation is not None
 
 
-def test_an_expiry_that_looks_before_it_removes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expiry_that_looks_before_it_removes_is_found() -> None:
     def early(state: StoreState) -> Steps[str]:
         state, (found, unfinished) = yield from scenario.looked(state, scenario.look_at_checkpoints)
         if unfinished:
             state, found = yield from scenario.done(state, scenario.abandon)
         yield from scenario.done(state, scenario.remove_file)
         if not found:
-            yield from scenario.ask(scenario.RecordEvent(scenario.GONE))
+            yield from ask(RecordEvent(scenario.GONE))
         return "deleted"
 
-    programs = {**EXPIRY, "expirer": partial(early, FILE_STATE)}
+    programs: dict[str, Program] = {**EXPIRY, "expirer": partial(early, FILE_STATE)}
     assert searched(programs, FILE_OBJECTS, Bounds(preemptions=2)).violation is not None
 
 
@@ -127,15 +129,15 @@ def test_a_restore_that_does_not_check_its_checkpoint_is_found(monkeypatch: pyte
     assert searched(PURGE, DROPPED_OBJECTS, Bounds(preemptions=2)).violation is not None
 
 
-def test_a_purge_that_reads_the_mark_and_the_checkpoints_apart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_purge_that_reads_the_mark_and_the_checkpoints_apart_is_found() -> None:
     def apart(state: StoreState) -> Steps[str]:
-        state, mark = yield from scenario.looked(state, lambda tx: scenario.find_dropped(tx, scenario.TABLE_ID))
+        state, mark = yield from scenario.looked(state, lambda tx: find_dropped(tx, TABLE_ID))
         is_marked = mark is not None
         mark = None
         state, (found, _) = yield from scenario.looked(state, scenario.look_at_checkpoints)
         if is_marked and not found:
-            yield from scenario.ask(scenario.RecordEvent(scenario.PURGED))
+            yield from ask(RecordEvent(scenario.PURGED))
         return "purged"
 
-    programs = {**PURGE, "purger": partial(apart, DROPPED_STATE)}
+    programs: dict[str, Program] = {**PURGE, "purger": partial(apart, DROPPED_STATE)}
     assert searched(programs, DROPPED_OBJECTS, Bounds(preemptions=3)).violation is not None

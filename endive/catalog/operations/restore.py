@@ -27,6 +27,7 @@ from endive.catalog.model.file_rows import NONE
 from endive.catalog.model.keys import (
     NAMESPACES,
     TABLES,
+    VIEWS,
     cloned_key,
     dropped_key,
     history_key,
@@ -35,9 +36,11 @@ from endive.catalog.model.keys import (
     snapshot_key,
     snapshots_of,
     table_key,
+    view_from,
 )
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction
+from endive.catalog.model.view_records import ViewRecord
 from endive.catalog.operations.checkpoint_rows import find_checkpoint
 from endive.catalog.operations.dropped_tables import DroppedTable, find_dropped
 from endive.catalog.operations.table_rows import TableView, whole_view
@@ -65,6 +68,7 @@ class CatalogState:
 
     tables: Mapping[UUID, TableState]
     namespaces: Mapping[bytes, bytes]
+    views: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,13 +84,15 @@ class RestoreReport:
     renamed: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     """Namespaces that are created, changed or removed."""
+    views: tuple[str, ...] = ()
+    """Views that are created, changed or removed."""
     undo: str = ""
     """The checkpoint of the state before: restoring it undoes this."""
     written: tuple[Identifier, ...] = ()
     """Tables whose metadata file is to be written."""
 
     def __bool__(self) -> bool:
-        return bool(self.changed or self.created or self.dropped or self.renamed or self.namespaces)
+        return any((self.changed, self.created, self.dropped, self.renamed, self.namespaces, self.views))
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,8 @@ def load_state(tx: StoreTransaction) -> Steps[CatalogState]:
             extra |= {key: value} if value is not None else {}
         tables[record.uuid] = TableState(view, extra)
     namespaces = yield from tx.scan(NAMESPACES.encode())
-    return CatalogState(tables, dict(namespaces))
+    views = yield from tx.scan(VIEWS.encode())
+    return CatalogState(tables, dict(namespaces), dict(views))
 
 
 # The plan.
@@ -167,6 +174,7 @@ def plan(tx: StoreTransaction, state: CatalogState, checkpoint: CheckpointRecord
                 written.append(table.record.identifier)
                 changed += [name] if mark is None else []
     namespaces = yield from _plan_namespaces(tx, planned, state)
+    views = yield from _plan_views(tx, planned, state, now_ms)
     planned.deletes -= planned.puts.keys()  # a name that another table has now
     planned.report = replace(
         planned.report,
@@ -175,6 +183,7 @@ def plan(tx: StoreTransaction, state: CatalogState, checkpoint: CheckpointRecord
         dropped=tuple(text_of(record.identifier) for record in dropped),
         renamed=tuple(renamed),
         namespaces=namespaces,
+        views=views,
         written=tuple(written),
     )
     return planned
@@ -206,6 +215,21 @@ def _plan_namespaces(tx: StoreTransaction, planned: Plan, state: CatalogState) -
         else:
             planned.deletes.add(key)
     return tuple(text_of(namespace_from(key)) for key in differing)
+
+
+def _plan_views(tx: StoreTransaction, planned: Plan, state: CatalogState, now_ms: int) -> Steps[tuple[str, ...]]:
+    """Put views as they were, in versions that they never had. Their metadata files are never deleted."""
+    rows = yield from tx.scan(VIEWS.encode())
+    now = {key: ViewRecord.decoded(body) for key, body in rows}
+    differing: list[str] = []
+    for key, body in state.views.items():
+        before, there = ViewRecord.decoded(body), now.pop(key, None)
+        if there is None or replace(there, version=0) != replace(before, version=0):
+            version = max(before.version + 1, now_ms) if there is None else max(before.version, there.version) + 1
+            planned.puts[key] = replace(before, version=version).encoded()
+            differing.append(text_of(before.identifier))
+    planned.deletes |= now.keys()
+    return (*differing, *(text_of(view_from(key)) for key in now))
 
 
 def _come_back(planned: Plan, table: TableState, now_ms: int) -> None:

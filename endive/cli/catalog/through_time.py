@@ -137,6 +137,7 @@ def _print(report: RestoreReport, verb: str) -> None:
         "dropped": report.dropped,
         "renamed": report.renamed,
         "changed, of namespaces": report.namespaces,
+        "changed, of views": report.views,
     }
     for what, names in parts.items():
         if names:
