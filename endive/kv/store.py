@@ -16,13 +16,22 @@ from typing import Literal, TypeVar, get_args
 
 from endive.closing import Closing
 from endive.drivers.blocking import BlockingDriver, random_id
-from endive.errors import ConfigurationError, FencedError, ForkedError, MissingObjectError
+from endive.errors import (
+    ConfigurationError,
+    EndiveError,
+    FencedError,
+    ForkedError,
+    MissingObjectError,
+    ProcedureFailedError,
+)
 from endive.kv.at_checkpoint import StoreAtCheckpoint
+from endive.kv.log.helping import pending
 from endive.kv.log.state import StoreState
 from endive.kv.maintenance.background import BackgroundMaintenance
 from endive.kv.manifest import Checkpoint, StoreManifest
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Written
+from endive.kv.procedures import Call
 from endive.kv.read_view import ReadView, rows_of
 from endive.kv.sst.cache import BlockCache
 from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
@@ -142,6 +151,26 @@ class Store(Closing):
         self._require_process()
         self._require_room()
         result: T = self._group.submit(function).wait()
+        return result
+
+    def call(self, procedure: str, version: int, argument: bytes) -> bytes:
+        """Call a registered procedure on the newest state; return its result when all its rows are durable.
+
+        With shared writers that commit at the same time, another process may carry out the call, in one WAL entry with
+        its own: `endive.kv.procedures`. `RefusalError`: the procedure has refused; `ProcedureFailedError`: it failed.
+        Nothing of it was written then. `OutcomeUnknownError`: it may have been carried out, or may still be, once.
+        """
+        self._require_process()
+        self._require_room()
+        call = Call(procedure, version, argument)
+        if not call.is_known:
+            raise ConfigurationError(str(call), ["no such procedure is registered in this process"])
+        try:
+            result: bytes = self._group.submit(call).wait()
+        except EndiveError:
+            raise
+        except Exception as error:
+            raise ProcedureFailedError(str(call), f"{type(error).__name__}: {error}") from error
         return result
 
     def flush(self) -> None:
@@ -318,6 +347,12 @@ class Store(Closing):
         """Refresh now and then if commits do not: another process may have compacted, or may want to write."""
         if self._writer.state.own_epoch:
             self._writer.refresh()
+            if self._writer.serve():
+                self._maintenance.hurry()
+
+    def collect_intentions(self) -> tuple[str, ...]:
+        """Delete the intentions that nobody can carry out any more; return their names."""
+        return self._writer.collect_intentions()
 
     # The rest.
 
@@ -362,6 +397,10 @@ class Store(Closing):
             "transactions": self._group.functions,
             "lost_races": self._writer.losses,
             "refreshes": self._writer.refreshes,
+            "announced_batches": self._writer.helper.announced,
+            "carried_by_others": self._writer.helper.carried_by_others,
+            "carried_for_others": self._writer.helper.carried_for_others,
+            "pending_intentions": len(pending(state)),
             "runs": len(manifest.runs),
             "ssts": len(manifest.sst_ids()),
             "level_bytes": sum(run.size_bytes for run in manifest.runs),
@@ -390,6 +429,7 @@ class Store(Closing):
             self._maintenance.stop()
             if self._group.halted is None:
                 self._maintenance.finish()
+            self._writer.helper.close()
             self.driver.close()
             log_event(log, "closed", epoch=self.epoch, url=self.driver.objects.url)
 
