@@ -12,6 +12,7 @@ Both kinds of writer do the same; how they commit is in `endive.kv.writer`. Safe
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from time import monotonic
 from typing import Literal, TypeVar, get_args
 
 from endive.closing import Closing
@@ -51,6 +52,10 @@ T = TypeVar("T")
 WriterKind = Literal["exclusive", "shared"]
 
 COMPACTIONS_MAX = 3
+ROOM_REFRESH_S = 0.5
+"""How often a write that waits for compaction looks whether another process has compacted."""
+ROOM_LOGGED_S = 10.0
+"""A write that waits so long for compaction says so."""
 REFRESHES_MAX = 10
 """How often a read refreshes because a file was deleted."""
 
@@ -178,20 +183,29 @@ class Store(Closing):
         self._group.flush()
 
     def _require_room(self) -> None:
-        """Let the caller wait while too many bytes are in memory."""
-        if self._has_room():
-            return
-        with self._group.changed:
-            while not self._has_room():
-                self._group.require_open()
-                self._maintenance.hurry()
+        """Let the caller wait while too much is not durable, or compaction cannot keep up."""
+        started_s = refreshed_s = monotonic()
+        is_logged = False
+        while not self._has_room():
+            self._group.require_open()
+            self._maintenance.hurry()
+            with self._group.changed:
                 self._group.changed.wait(0.05)
+            if monotonic() - refreshed_s >= ROOM_REFRESH_S:  # another process may have compacted
+                self._writer.refresh()
+                refreshed_s = monotonic()
+            if monotonic() - started_s >= ROOM_LOGGED_S and not is_logged:
+                is_logged = True
+                state = self._writer.state
+                facts = {"entries": state.uncompacted_entries, "size_bytes": state.recent.size_bytes}
+                log_event(log, "waiting_for_compaction", logging.WARNING, **facts, url=self.driver.objects.url)
 
     def _has_room(self) -> bool:
-        options = self.options
+        options, state = self.options, self._writer.state
         return (
             self._pipeline.unflushed_bytes <= options.unflushed_bytes_max
-            and self._writer.state.recent.size_bytes <= options.uncompacted_bytes_max
+            and state.recent.size_bytes <= options.uncompacted_bytes_max
+            and state.uncompacted_entries <= options.uncompacted_entries_max
         )
 
     # Reading.
