@@ -29,6 +29,7 @@ from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
 from endive.catalog.commit.groups import CommittedState, GroupResult, Past, TableQueue, Waiting
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.old_metadata import delete_dropped_files, dropped_files
 from endive.catalog.commit.prepared import ChangedRows, advanced, compute_rows
 from endive.catalog.commit.rebase import KnownLists, NewList, rebase, write_lists
 from endive.catalog.commit.turns import Turns
@@ -168,6 +169,7 @@ class GroupCommitter:
                 queue.is_contended = lost > 0
                 queue.past = _past_after(chain)
                 self._answer(chain, outcome)
+                self._delete_old_metadata(chain)
             for link in chain.links:
                 link.waiting.error = link.error
 
@@ -285,6 +287,12 @@ class GroupCommitter:
                 state = CommittedState(last.record.version, chain.metadata, last.record.metadata_location)
             change = link.change if link.change is not None else link.waiting.change
             link.waiting.committed = GroupResult(record, change, state)
+
+    def _delete_old_metadata(self, chain: Chain) -> None:
+        """Delete old metadata files, without letting the members wait for it."""
+        before, last = chain.base.record, chain.last
+        if last is not None and chain.written and dropped_files(before, last.record):
+            self._writers.submit(delete_dropped_files, self.store, self.files, before, last.record)
 
     def _answer_repeats(self, chain: Chain, outcome: AlreadyCommitted) -> None:
         """Answer the members that had been committed before by their stored results."""
