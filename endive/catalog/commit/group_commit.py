@@ -29,7 +29,7 @@ from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
 from endive.catalog.commit.groups import CommittedState, GroupResult, Past, TableQueue, Waiting
 from endive.catalog.commit.metadata_files import MetadataFiles
-from endive.catalog.commit.old_metadata import delete_dropped_files, dropped_files
+from endive.catalog.commit.old_metadata import ENABLED, delete_dropped_files, dropped_files
 from endive.catalog.commit.prepared import ChangedRows, advanced, compute_rows
 from endive.catalog.commit.rebase import KnownLists, NewList, rebase, write_lists
 from endive.catalog.commit.turns import Turns
@@ -289,10 +289,15 @@ class GroupCommitter:
             link.waiting.committed = GroupResult(record, change, state)
 
     def _delete_old_metadata(self, chain: Chain) -> None:
-        """Delete old metadata files, without letting the members wait for it."""
+        """Delete old metadata files; unless the table asks for it, without letting the leader wait."""
         before, last = chain.base.record, chain.last
-        if last is not None and chain.written and dropped_files(before, last.record):
-            self._writers.submit(delete_dropped_files, self.store, self.files, before, last.record)
+        if last is None or not chain.written or not dropped_files(before, last.record):
+            return
+        delete = partial(delete_dropped_files, self.store, self.files, before, last.record)
+        if ENABLED in last.record.metadata.properties:
+            delete()  # whoever sets the property expects the files to be gone
+        else:
+            self._writers.submit(delete)
 
     def _answer_repeats(self, chain: Chain, outcome: AlreadyCommitted) -> None:
         """Answer the members that had been committed before by their stored results."""
