@@ -54,21 +54,21 @@ COMPARED = tuple(name for name in METRICS if name != "cpu_s")
 
 def prepare(directory: SweepDirectory, rows_min: int) -> tuple[pa.Table, int]:
     """Simulate, and give every run its file; return the windows of the runs and the number of rows."""
+    here = Path(directory.url)
     real: dict[str, list[tuple[Path, int]]] = {}
     for experiment, overrides in EXPERIMENTS.items():
         settings = load_configuration(BASE, overrides)
         for seed in range(1, SIMULATED + 1):
-            path = directory.transactions(experiment, seed)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path = here / directory.transactions(experiment, seed)
             table = simulate(settings, seed).table
-            pq.write_table(table, path, compression="zstd")
+            directory.create_table(directory.transactions(experiment, seed), table)
             real.setdefault(experiment, []).append((path, len(table)))
     runs, rows = [], 0
     for seed in range(1, 10_000):
         for experiment, files in real.items():
             path, count = files[(seed - 1) % SIMULATED]
             if seed > SIMULATED:
-                os.link(path, directory.transactions(experiment, seed))
+                os.link(path, here / directory.transactions(experiment, seed))
             runs.append({"experiment": experiment, "seed": seed})
             rows += count
         if rows >= rows_min:
@@ -149,20 +149,19 @@ def on_spark(
 ) -> tuple[dict[str, dict[str, float]], Path]:
     """Consolidate and compute on Spark; return what it took, and where the results are."""
     watch = Watch(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-    target = directory.path / "data"
-    target.mkdir()
+    here = Path(directory.url)
     limits = {row["experiment"]: Window(row["window_start_ms"], row["window_end_ms"]) for row in windows.to_pylist()}
-    data = TransactionDataSet(directory, target, pa.schema([]), {name: {} for name in EXPERIMENTS}, limits)
+    data = TransactionDataSet(directory, "data/part", pa.schema([]), {name: {} for name in EXPERIMENTS}, limits)
     copy: dict[str, float] = {}
     with watch.measured(copy):
-        runs = data.write(list(zip(*(windows[name].to_pylist() for name in RUN), strict=True)), spark)
+        runs, _ = data.write(list(zip(*(windows[name].to_pylist() for name in RUN), strict=True)), spark)
     compute: dict[str, float] = {}
     with watch.measured(compute):
         runs = runs.drop_columns(["status", "message", "cpu_s"])
         means = over_seeds(spark.createDataFrame(as_done(runs))).toArrow()
-    pq.write_table(runs, directory.path / "runs.parquet")
-    pq.write_table(means, directory.path / "means.parquet")
-    return {"one_data_set_with_metrics": copy, "means_over_seeds": compute}, target
+    pq.write_table(runs, here / "runs.parquet")
+    pq.write_table(means, here / "means.parquet")
+    return {"one_data_set_with_metrics": copy, "means_over_seeds": compute}, here / "data"
 
 
 def as_done(metrics: pa.Table) -> pa.Table:
@@ -196,7 +195,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="endive-consolidation-") as place:
         directory = SweepDirectory(Path(place))
         windows, rows = prepare(directory, int(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
-        pq.write_table(windows, directory.path / "windows.parquet")
+        pq.write_table(windows, Path(place) / "windows.parquet")
         with spark_session(f"local[{CORES}]", settings={"spark.driver.memory": HEAP}) as spark:
             spark_took, data = on_spark(directory, windows, spark)
         files = list(data.glob("*.parquet"))

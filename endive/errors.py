@@ -348,14 +348,16 @@ class AlreadyInCatalogError(EndiveError):
 
 @dataclass(eq=False)
 class NamespaceNotEmptyError(EndiveError):
-    """The namespace is not empty. Drop its tables and namespaces first."""
+    """The namespace is not empty. Drop its tables, views and namespaces first."""
 
     namespace: str
     tables: int
     namespaces: int
+    views: int = 0
 
     def __str__(self) -> str:
-        holds = f"{counted(self.tables, 'table')}, {counted(self.namespaces, 'namespace')}"
+        views = f"{counted(self.views, 'view')}, " if self.views else ""
+        holds = f"{counted(self.tables, 'table')}, {views}{counted(self.namespaces, 'namespace')}"
         return f"Namespace {self.namespace} is not empty: {holds}"
 
 

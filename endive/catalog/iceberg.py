@@ -22,11 +22,12 @@ from pyiceberg.partitioning import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner, StagedTable, Table, Transaction
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV3
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
+    UpgradeFormatVersionUpdate,
     _apply_table_update,
     _TableMetadataUpdateContext,
     _update_table_metadata_log,
@@ -91,8 +92,32 @@ def with_updates(base: TableMetadata, updates: Sequence[TableUpdate]) -> TableMe
     context = _TableMetadataUpdateContext()
     new = base
     for update in updates:
-        new = _apply_table_update(update, new, context)
-    return new if context.has_changes() else base
+        if isinstance(update, UpgradeFormatVersionUpdate) and update.format_version == 3 != new.format_version:
+            context.add_update(update)
+            new = _of_format_3(new)
+        else:
+            new = _apply_table_update(update, new, context)
+    return _not_backwards(base, new) if context.has_changes() else base
+
+
+def _not_backwards(base: TableMetadata, new: TableMetadata) -> TableMetadata:
+    """Return `new` with the higher last sequence number: a snapshot without a parent may have an older one."""
+    if isinstance(base, TableMetadataV1) or isinstance(new, TableMetadataV1):
+        return new
+    last = base.last_sequence_number
+    return new if new.last_sequence_number >= last else new.model_copy(update={"last_sequence_number": last})
+
+
+def _of_format_3(metadata: TableMetadata) -> TableMetadata:
+    """Return the metadata in format 3, to which PyIceberg upgrades no table. Like its upgrades, without validation."""
+    return with_row_ids(TableMetadataV3.model_construct(**{**dict(metadata), "format_version": 3}))
+
+
+def with_row_ids(metadata: TableMetadata) -> TableMetadata:
+    """Return the metadata of a table of format 3 with its first row id, which PyIceberg leaves out."""
+    if isinstance(metadata, TableMetadataV3) and metadata.next_row_id is None:
+        return metadata.model_copy(update={"next_row_id": 0})
+    return metadata
 
 
 def with_log_entry(metadata: TableMetadata, previous: str, previous_unix_ms: int) -> TableMetadata:

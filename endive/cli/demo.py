@@ -1,13 +1,14 @@
 """`endive demo`: a small sweep on local Spark, and its report."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from endive.cli.console import output
 from endive.cli.sweep import run_and_show, size
+from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan
+from endive.pipeline.sweep import Where
 from endive.pipeline.sweep_file import parse_group
 from endive.spark.master import cores_here
 
@@ -36,9 +37,9 @@ operation_types = { fast_append = 0.9, validated_overwrite = 0.1 }
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the sweep.")] = Path("sweeps/demo"),
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Directory of the sweep.")] = "sweeps/demo",
 ) -> None:
     """Predict how many commits per second one to twenty tables sustain on three object stores: about a minute."""
     plan = Plan((parse_group(SWEEP, "demo.toml"),))
     output.print(size(plan, cores_here()), soft_wrap=True, markup=False)
-    run_and_show(plan, out, master=None, catalog=None, report=True, as_json=False)
+    run_and_show(plan, SweepDirectory(out), Where(), catalog=None, report=True, as_json=False)

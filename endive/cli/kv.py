@@ -3,9 +3,9 @@
 import json
 import logging
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -13,19 +13,26 @@ from rich.table import Table
 
 from endive.cli.console import errors, output
 from endive.drivers.blocking import BlockingDriver
-from endive.errors import ConfigurationError, OutcomeUnknownError, StoreNotFoundError
+from endive.errors import ConfigurationError, IntentionExpiredError, OutcomeUnknownError, StoreNotFoundError
 from endive.kv import Reader, Store, StoreOptions
+from endive.kv import clone as clone_of
+from endive.kv.log.helping import collect_intentions, result_of
+from endive.kv.log.intentions import PREFIX as INTENTIONS
+from endive.kv.log.intentions import Intention, decode_intention, is_name
 from endive.kv.log.opening import require_newest
+from endive.kv.log.state import StoreState, newest_state
 from endive.kv.log.wal import WAL
 from endive.kv.maintenance.background import collect_now, compactions
 from endive.kv.maintenance.check import check_store
 from endive.kv.maintenance.claim import claim_maintenance, release_maintenance
-from endive.kv.manifest_format import MANIFESTS
+from endive.kv.manifest_format import MANIFESTS, fields_of
 from endive.kv.sst.format import decode_footer
+from endive.kv.sst.reading import NoCache
 from endive.kv.views import create_checkpoint, delete_checkpoint, refresh_checkpoint
 from endive.logs import ROOT, LogForm, show_logs
 from endive.objects import ObjectStore, open_objects
 from endive.objects.two_phase import TwoPhaseStore
+from endive.protocol.requests import Now
 from endive.protocol.sequenced import newest
 from endive.wording import counted, utc
 
@@ -231,7 +238,7 @@ def manifest(
             value = MANIFESTS.decode(path, body)
         elif found is not None:
             number, value = found.number, found.value
-    output.print_json(json.dumps({"id": number} | asdict(value), default=bytes.hex))
+    output.print_json(json.dumps({"id": number} | fields_of(value)))
 
 
 @app.command()
@@ -249,6 +256,47 @@ def wal(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
             seqs = "fence" if footer.is_fence else f"{footer.seq_first} to {footer.seq_last}"
             table.add_row(str(number), str(footer.epoch), str(footer.rows), str(info.size_bytes), seqs)
     output.print(table)
+
+
+@app.command()
+def intentions(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
+    """List intentions: calls that a process has announced, and that any process may carry out.
+
+    `pending`: not carried out yet. `decided` and `expired` ones are deleted by their owners or the garbage collector.
+    """
+    table = Table(box=None, pad_edge=False)
+    for heading in ("position", "id", "state", "age s", "writer", "calls", "bytes"):
+        table.add_column(heading, justify="right" if heading in ("position", "age s", "bytes") else "left")
+    with _driver(url, endpoint, records) as driver:
+        state = driver.run(newest_state())
+        if state is None:
+            raise StoreNotFoundError(url)
+        for info in driver.objects.list(INTENTIONS):
+            name, body = info.path.removeprefix(INTENTIONS), driver.objects.get(info.path)
+            if body is None or not is_name(name):
+                continue
+            found = decode_intention(name, body)
+            age_s = max(driver.answer(Now()) - info.modified_unix_ms, 0) / 1000
+            position, _, intention_id = name.partition("-")
+            calls = Counter(map(str, found.calls))
+            table.add_row(
+                position.lstrip("0") or "0",
+                intention_id,
+                _state_of(driver, found, state),
+                f"{age_s:,.1f}",
+                found.writer,
+                found.problem or ", ".join(f"{count} {call}" for call, count in calls.items()),
+                str(info.size_bytes),
+            )
+    output.print(table)
+
+
+def _state_of(driver: BlockingDriver, intention: Intention, state: StoreState) -> str:
+    try:
+        decided = driver.run(result_of(intention, state, NoCache()))
+    except IntentionExpiredError:
+        return "expired"
+    return "pending" if decided is None else f"decided by {decided.by}"
 
 
 @app.command()
@@ -283,7 +331,14 @@ def collect(
     """Run the garbage collector. Safe beside writers, compactors and other garbage collectors."""
     with _driver(url, endpoint, records) as driver:
         done = collect_now(driver, retention_s * 1000)
-    deleted = {"manifest": done.manifests, "WAL entry": done.wal_entries, "SST": done.ssts}
+        closed = driver.run(collect_intentions(NoCache()))
+    deleted = {
+        "manifest": done.manifests,
+        "WAL entry": done.wal_entries,
+        "SST": done.ssts,
+        "foreign object": done.foreign,
+        "intention": closed,
+    }
     output.print("deleted " + ", ".join(counted(len(gone), what) for what, gone in deleted.items()))
 
 
@@ -331,17 +386,44 @@ def recover(
         raise typer.Exit(FINDINGS_EXIT)
 
 
+@app.command()
+def clone(
+    source: Url,
+    destination: Annotated[
+        str, typer.Argument(metavar="CLONE", help="Where to make the clone; no store may be there.")
+    ],
+    at: At = None,
+    endpoint: Endpoint = None,
+) -> None:
+    """Make a new store that starts with the rows of another, and shares its files instead of copying them.
+
+    Both can be written independently. The source keeps a checkpoint, named `endive:clone URL`, until the clone needs no
+    file of it any more; `endive kv compact --all` and `collect` on the clone bring that about.
+
+    For example:
+
+    `endive kv clone file:///tmp/store file:///tmp/what-if`
+    """
+    with _driver(source, endpoint, None):
+        pass  # an error about the source names it
+    manifest = clone_of(_place(source, endpoint, None), _place(destination, endpoint, None), at)
+    output.print(f"{counted(len(manifest.sst_ids()), 'SST')}, {counted(len(manifest.parents), 'store')} shared with")
+
+
 @checkpoint_app.command("create")
 def checkpoint_create(
     url: Url,
     lifetime_s: Annotated[int, typer.Option("--lifetime-s", min=0, help="Expires after this; 0: never.")] = 3600,
     name: Annotated[str, typer.Option(help="A name to find it by.")] = "",
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="CHECKPOINT", help="Of this checkpoint's state, not of the present.")
+    ] = None,
     endpoint: Endpoint = None,
     records: Records = None,
 ) -> None:
-    """Create a checkpoint of the present state, and print its id."""
+    """Create a checkpoint of the present state, or of another checkpoint, and print its id."""
     with _driver(url, endpoint, records) as driver:
-        output.print(driver.run(create_checkpoint(lifetime_s, name)).id)
+        output.print(driver.run(create_checkpoint(lifetime_s, name, source)).id)
 
 
 @checkpoint_app.command("list")

@@ -39,6 +39,10 @@ COMMANDS = {
     "config": Later("Validate a configuration, show its effective values and their origin, or list all keys.", "sim"),
     "kv": Later("The key-value store that needs nothing but a bucket."),
     "catalog": Later("Iceberg tables that need nothing but a bucket."),
+    "serve": Later(
+        "Serve catalogs by Iceberg's REST protocol: for Spark SQL, Trino, Flink, DuckDB, PyIceberg and others.",
+        "server",
+    ),
 }
 
 

@@ -12,9 +12,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from endive.cli.console import JsonOption, Overrides, errors, output, resumable, warn
+from endive.errors import ConfigurationError
+from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan
 from endive.pipeline.results import HEADINGS, SweepResults, series_cells
-from endive.pipeline.sweep import SweepProgress, check_catalog, plan_sweep, run_plan
+from endive.pipeline.sweep import SweepProgress, Where, check_catalog, plan_sweep, run_plan
 from endive.spark.master import cores_here, parse_master
 from endive.wording import counted
 
@@ -25,6 +27,18 @@ MasterOption = Annotated[
         metavar="URL",
         help="Spark master: `local[4]`, or a cluster such as `spark://host:7077`. Default: all cores of this machine.",
     ),
+]
+
+Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint", metavar="URL", envvar="ENDIVE_ENDPOINT", help="Address of an S3-compatible server or emulator."
+    ),
+]
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, such as `spark.speculation=true`; repeatable."),
 ]
 
 SPARK_S = 20.0
@@ -41,10 +55,21 @@ def sweep(
         list[str], typer.Argument(metavar="FILE...", help="Sweep files in TOML; `configs/sweeps/` has examples.")
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Directory of the sweep; default: `sweeps/<name>`."),
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="DIR|URL",
+            help="Directory of the sweep: a path that every machine sees, `s3://…`, `gs://…` or `az://…`; "
+            "default: `sweeps/<name>`.",
+        ),
     ] = None,
     master: MasterOption = None,
+    endpoint: Endpoint = None,
+    settings: Settings = None,
+    ship: Annotated[
+        bool,
+        typer.Option("--ship", help="Send this package to the executors; their Python needs its dependencies only."),
+    ] = False,
     catalog: Annotated[
         str | None,
         typer.Option("--catalog", metavar="URL", help="Also write the results to tables of this catalog."),
@@ -52,6 +77,9 @@ def sweep(
     into: Annotated[str | None, typer.Option("--into", hidden=True, help="Former name of `--catalog`.")] = None,
     overrides: Overrides = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Check and size the sweep; run nothing.")] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="At the end, delete what interrupted sweeps have left in the directory.")
+    ] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,6 +97,8 @@ def sweep(
 
     `endive sweep configs/sweeps/published/mix.toml --plan`
 
+    `endive sweep configs/sweeps/small.toml --out s3://bucket/sweeps/small --master spark://host:7077 --ship`
+
     `endive sweep configs/sweeps/small.toml --catalog s3://bucket/lake`
     """
     cores = parse_master(master).cores or cores_here()
@@ -78,7 +108,26 @@ def sweep(
         warn(tuple(f"{group.name}: {warning}" for warning in group.warnings))
     (errors if as_json else output).print(size(plan, cores), soft_wrap=True, markup=False)
     if not plan_only:
-        run_and_show(plan, out or Path("sweeps") / _default_name(files), master, catalog or into, report, as_json)
+        directory = SweepDirectory(out or Path("sweeps") / _default_name(files), endpoint)
+        where = Where(master, spark_settings(settings or ()), ship)
+        run_and_show(plan, directory, where, catalog or into, report, as_json)
+        if clean:
+            _clean(directory)
+
+
+def _clean(directory: SweepDirectory) -> None:
+    from endive.pipeline.cleaning import clean  # noqa: PLC0415 - PySpark takes a second to load
+
+    deleted = clean(directory)
+    errors.print(f"deleted {counted(len(deleted), 'file')} of interrupted sweeps", markup=False)
+
+
+def spark_settings(texts: Sequence[str]) -> dict[str, str]:
+    """Return Spark settings given as `KEY=VALUE`."""
+    wrong = [f"{text!r}: expected KEY=VALUE" for text in texts if "=" not in text or not text.startswith("spark.")]
+    if wrong:
+        raise ConfigurationError("--conf", wrong)
+    return dict(text.split("=", 1) for text in texts)
 
 
 def _default_name(files: Sequence[str]) -> str:
@@ -104,19 +153,19 @@ def duration(seconds: float) -> str:
 
 
 def run_and_show(
-    plan: Plan, directory: Path, master: str | None, catalog: str | None, report: bool, as_json: bool
+    plan: Plan, directory: SweepDirectory, where: Where, catalog: str | None, report: bool, as_json: bool
 ) -> None:
     """Run a plan with a progress bar; print the series of each group, the failed runs, and the report's path."""
     with resumable(), _progress_bar() as progress:
-        results = run_plan(plan, directory, master, catalog, progress)
+        results = run_plan(plan, directory, where, catalog, progress)
     _warn_of_failures(results)
-    page = str(results.report()) if report else None
+    page = results.report() if report else None
     if as_json:
         output.print_json(json.dumps({**results.to_document(), "report": page}))
         return
     for title, rows in results.groups.items():
         output.print(_series_table(title, rows))
-    output.print(f"measures: {directory / 'measures'}", soft_wrap=True, markup=False)
+    output.print(f"measures: {directory.place('measures')}", soft_wrap=True, markup=False)
     if page:
         output.print(f"report: {page}", soft_wrap=True, markup=False)
 

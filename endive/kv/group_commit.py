@@ -114,10 +114,13 @@ class GroupCommit:
         with self.changed:
             self.require_open()
             pipeline = self.pipeline
-            is_first = not pipeline.waiting.rows
+            is_first, before = not pipeline.waiting.rows, pipeline.waiting.size_bytes
             written = pipeline.add_rows(rows)
             if not is_awaited:
-                if is_first:
+                if pipeline.waiting.size_bytes - before >= self._options.skip_memtable_bytes:
+                    self._due_s = 0.0
+                    self._work.notify()
+                elif is_first:
                     self._due_s = monotonic() + self._options.flush_interval_ms / 1000
                     self._work.notify()
                 elif pipeline.waiting.size_bytes >= self._options.flush_bytes:
@@ -181,6 +184,11 @@ class GroupCommit:
             self.pipeline.expected = len(batch.functions) + len(self.pipeline.waiting.functions)
         self.changed.notify_all()
         self._work.notify()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something waits for the next batch, or the store is being closed."""
+        return self._closed or not self.pipeline.waiting.is_empty
 
     def computed(self) -> None:
         """Let the next batch be computed."""

@@ -12,29 +12,26 @@ before the rows of their runs, so a reader who sees a run also sees its transact
 same run, it is in the tables twice; readers take one row, as with the files.
 """
 
-import hashlib
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo
 
 from endive.errors import ResultError
-from endive.files import make_directory, write_durably
-from endive.pipeline.directory import SweepDirectory, write_run_rows, write_table
+from endive.pipeline.directory import ABOUT, SweepDirectory, read_parquet
 from endive.pipeline.plan import Run
 from endive.pipeline.run_rows import RUN_SCHEMA
-from endive.pipeline.saved_sweep import SavedSweep, one_per_run, parts_of
+from endive.pipeline.saved_sweep import SavedSweep, one_per_run
 from endive.pipeline.transactions import read_transactions
 from endive.sim.results.columns import SCHEMA as TRANSACTION_SCHEMA
 from endive.spark.source.committing import Written, commit, found
@@ -62,6 +59,9 @@ TABLES = {
 }
 
 EQUAL: Callable[..., BooleanExpression] = EqualTo
+
+RESTORED = "catalog-"
+"""Begins the start in the names of files with runs that came from a catalog."""
 
 NO_SWEEPS = "name the URL of a catalog that `endive sweep --catalog` has written to"
 
@@ -107,10 +107,9 @@ class Publication:
 
         Restored runs are written into the directory, so that they are not repeated.
         """
-        about = json.loads((self.directory.path / "about.json").read_text(encoding="utf-8"))
-        experiments = pq.read_table(self.directory.path / "experiments.parquet").to_pylist()
-        plan = {**about, "created": None}
-        digest = hashlib.sha256(json.dumps([plan, experiments], sort_keys=True).encode()).hexdigest()[:16]
+        about = SavedSweep(self.directory).about
+        experiments = read_parquet(self.directory.read(about["experiments"]) or b"").to_pylist()
+        digest = str(about["plan"])
         key = {"sweep": self.name, "plan": digest}
         rows = [{**key, **_with_parameters(row)} for row in experiments]
         self._append("experiments", rows, digest)
@@ -121,26 +120,23 @@ class Publication:
         rows = [row for row in read_runs(self.url, self.name).to_pylist() if row["status"] == "done"]
         restored = [row for row in rows if (row["experiment"], row["seed"]) in missing]
         if restored:
-            path = self.directory.part("catalog", 0)
-            old = pq.read_table(path).to_pylist() if path.exists() else []
-            write_run_rows(path, [*old, *restored])
+            self.directory.create_part(self.directory.part(f"{RESTORED}{secrets.token_hex(4)}", 0), restored)
         return {(row["experiment"], row["seed"]) for row in restored}
 
-    def publish(self) -> None:
-        """Append the bins that have finished since the last call."""
-        for path in parts_of(self.directory.path):
-            if path.name not in self.published and not path.name.startswith("part-catalog-"):
-                self._publish_part(path)
-                self.published.add(path.name)
+    def publish(self, parts: Iterable[str]) -> None:
+        """Append the bins of these files, unless they are in the tables already."""
+        names = [name for name in parts if name not in self.published and f"/part-{RESTORED}" not in name]
+        for name, rows in self.directory.read_parts(names):
+            self._publish_part(name.rpartition("/")[2].removesuffix(".parquet"), rows)
+            self.published.add(name)
 
-    def _publish_part(self, path: Path) -> None:
-        rows = pq.ParquetFile(path).read()
-        files = {row: self.directory.transactions(*row) for row in _runs_of(rows)}
-        kept = {run: file for run, file in files.items() if file.is_file()}
-        if kept:
-            tables = [_of_run(read_transactions(file), run) for run, file in kept.items()]
-            self._append_table("transactions", pa.concat_tables(tables), path.stem)
-        self._append_table("runs", rows, path.stem)
+    def _publish_part(self, name: str, rows: pa.Table) -> None:
+        if SavedSweep(self.directory).about["keep"] == "transactions":
+            done = rows.filter(pc.equal(rows["status"], "done"))
+            tables = [_of_run(read_transactions(self.directory, run), run) for run in _runs_of(done)]
+            if tables:
+                self._append_table("transactions", pa.concat_tables(tables), name)
+        self._append_table("runs", rows, name)
 
     def _append(self, table: str, rows: Iterable[Mapping[str, Any]], name: str) -> None:
         schema = pa.schema([field for field in TABLES[table] if field.name != "sweep"])
@@ -179,7 +175,7 @@ def sweeps_in(url: str) -> list[str]:
     return sorted(last, key=lambda name: last[name], reverse=True)
 
 
-def fetch(url: str, sweep: str, directory: Path) -> SavedSweep:
+def fetch(url: str, sweep: str, target: SweepDirectory) -> SavedSweep:
     """Copy a sweep from a catalog into a directory, as `endive sweep` would have written it."""
     with open_catalog({"uri": url}) as catalog:
         plans = sorted(_read(catalog, "sweeps", sweep).to_pylist(), key=lambda row: str(row["created"]))
@@ -187,15 +183,13 @@ def fetch(url: str, sweep: str, directory: Path) -> SavedSweep:
             known = ", ".join(sweeps_in(url)) or "none"
             raise ResultError(url, f"has no sweep {sweep!r}; there are: {known}", "name one of them with --sweep")
         newest = plans[-1]
-        experiments = _read(catalog, "experiments", sweep, newest["plan"]).to_pylist()
-    target = SweepDirectory(directory.absolute())
-    make_directory(target.parts)
+        experiments = _experiments_of(_read(catalog, "experiments", sweep, newest["plan"]).to_pylist())
     # The rows of runs have their metrics; transactions are not needed.
-    about = json.dumps({**json.loads(newest["about"]), "keep": "summaries"}, indent=2, ensure_ascii=False)
-    write_durably(target.path / "about.json", lambda part: part.write_text(about, encoding="utf-8"))
-    write_table(target.path / "experiments.parquet", _experiments_of(experiments))
-    write_table(target.part("catalog", 0), read_runs(url, sweep))
-    return SavedSweep(target.path)
+    about = {**json.loads(newest["about"]), "keep": "summaries", "experiments": f"experiments-{newest['plan']}.parquet"}
+    target.create_table(about["experiments"], experiments)
+    target.write(ABOUT, json.dumps(about, indent=2, ensure_ascii=False).encode())
+    target.create_table(target.part(f"{RESTORED}fetched", 0), read_runs(url, sweep))
+    return SavedSweep(target)
 
 
 def _read(catalog: Catalog, table: str, sweep: str | None, plan: str | None = None) -> pa.Table:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
@@ -146,6 +147,23 @@ def curves(experiments: DataFrame, about: Mapping[str, Any]) -> DataFrame:
     keys = [f"{quoted(name)} {kind}" for name, kind in {"family": "string", **parameters}.items()]
     schema = ", ".join([*keys, spark_schema(CURVE_FIELDS)])
     return needed.groupBy("family", *map(_plain, parameters)).applyInArrow(row_of, schema)
+
+
+def curves_of(experiments: pa.Table, about: Mapping[str, Any]) -> pa.Table:
+    """Return the rows of `curves`, computed in this process."""
+    groups = {group["name"]: {"success_target": about["success_target"], **group} for group in about["families"]}
+    parameters = [name for name in experiments.column_names if "." in name and not _is_load_only(name, groups.values())]
+    series: dict[tuple[object, ...], list[int]] = {}
+    columns: dict[str, pa.Array] = {"family": experiments["family"].combine_chunks()}
+    for name in parameters:
+        loaded = pa.array([group["name"] for group in groups.values() if group["load_key"] == name], pa.string())
+        column = experiments[name].combine_chunks()
+        columns[_plain(name)] = pc.if_else(pc.is_in(columns["family"], loaded), pa.scalar(None, column.type), column)
+    columns |= {name: experiments[name].combine_chunks() for name in ("load", "seeds_done", *MEANS)}
+    needed = pa.table(columns)
+    for place, row in enumerate(needed.select(["family", *map(_plain, parameters)]).to_pylist()):
+        series.setdefault(tuple(row.values()), []).append(place)
+    return pa.concat_tables([_row(needed.take(places), groups, parameters) for places in series.values()])
 
 
 def _plain(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Means over seeds: from the rows of runs to one row per experiment, on Spark."""
+"""Means over seeds: from the rows of runs to one row per experiment, on Spark or without it."""
 
 from collections.abc import Iterable, Iterator
 
@@ -35,9 +35,14 @@ def over_seeds(runs: DataFrame) -> DataFrame:
 def _estimated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the estimates of one Spark partition, which has all runs of its experiments."""
     parts = list(batches)
-    if not parts:
-        return
-    runs = pa.Table.from_batches(parts)
+    if parts:
+        yield from estimates_of(pa.Table.from_batches(parts)).to_batches()
+
+
+def estimates_of(runs: pa.Table) -> pa.Table:
+    """Return the rows of `over_seeds`, computed in this process."""
+    if not len(runs):
+        return ESTIMATES.empty_table()
     runs = runs.append_column("done", pc.equal(runs["status"], "done"))
     every, deviation = pc.CountOptions(mode="all"), pc.VarianceOptions(ddof=1)
     metrics = [each for name in METRICS for each in ((name, "mean"), (name, "stddev", deviation), (name, "count"))]
@@ -46,7 +51,7 @@ def _estimated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     columns = [seeds_done, pc.subtract(grouped["done_count"], seeds_done)]
     for name in METRICS:
         columns += [grouped[f"{name}_mean"], _half_width(grouped[f"{name}_stddev"], grouped[f"{name}_count"])]
-    yield from pa.table([*(grouped[name] for name in EXPERIMENT), *columns], schema=ESTIMATES).to_batches()
+    return pa.table([*(grouped[name] for name in EXPERIMENT), *columns], schema=ESTIMATES)
 
 
 def _half_width(deviations: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import rmtree
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import Accumulator, AccumulatorParam, InheritableThread, SparkContext, TaskContext
@@ -14,7 +13,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from endive.errors import ResultError, SparkUnavailableError
-from endive.files import make_directory
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Bin, Plan, Run
 from endive.pipeline.task import SweepJob, TaskReport, run_bin
@@ -23,18 +21,33 @@ POLL_S = 0.25
 
 REMEDY = "repeat the same command: finished runs are kept"
 
-RunProgress = Callable[[int, float], None]
-"""Called with the number of finished runs, and their estimated cost in seconds."""
+RunProgress = Callable[[Sequence[str], int, float], None]
+"""Called with the files of finished bins, the number of their runs, and their estimated cost in seconds."""
 
 
-class _TaskErrors(AccumulatorParam[list[ResultError]]):
-    """Errors that stopped tasks. An accumulator reaches the Spark driver when a task ends, not when all have ended."""
+class _TaskReports(AccumulatorParam[dict[int, TaskReport]]):
+    """Reports by bin. An accumulator reaches the Spark driver when a task ends, not when all have ended.
 
-    def zero(self, value: list[ResultError]) -> list[ResultError]:  # noqa: ARG002 - Spark's interface
-        return []
+    Spark may add the report of a repeated task again: by number, it counts once.
+    """
 
-    def addInPlace(self, value1: list[ResultError], value2: list[ResultError]) -> list[ResultError]:  # noqa: N802
-        return value1 + value2
+    def zero(self, value: dict[int, TaskReport]) -> dict[int, TaskReport]:  # noqa: ARG002 - Spark's interface
+        return {}
+
+    def addInPlace(  # noqa: N802
+        self, value1: dict[int, TaskReport], value2: dict[int, TaskReport]
+    ) -> dict[int, TaskReport]:
+        return value1 | value2
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What a start of a sweep has done."""
+
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    """How many runs were done, failed or crashed."""
+    parts: Sequence[str] = ()
+    """The files that it wrote. A listing may not show them yet."""
 
 
 def execute(
@@ -43,22 +56,30 @@ def execute(
     done: Collection[Run],
     spark: SparkSession,
     progress: RunProgress | None = None,
-) -> Mapping[str, int]:
-    """Do every run of the plan that is not in `done`; return how many were done, failed or crashed.
+) -> Executed:
+    """Do every run of the plan that is not in `done`.
 
     `directory` has been prepared for the plan. Finished bins survive any interruption. Raises `ResultError` if the
     directory cannot be written, and `SparkUnavailableError` if Spark gives up.
     """
     runs = plan.remaining(done)
     if not runs:
-        return {}
+        return Executed()
     job = sweep_job(plan, directory, plan.bins(runs, spark.sparkContext.defaultParallelism))
-    make_directory(job.markers)
+
+    def on_reports(reports: Mapping[int, TaskReport]) -> None:
+        if progress:
+            finished = [job.bins[number] for number in reports]
+            parts = [job.part(number) for number in reports]
+            progress(parts, sum(len(one.runs) for one in finished), sum(one.seconds for one in finished))
+
     try:
-        reports = _SparkJob(spark.sparkContext, job).run(lambda: _report_progress(job, progress))
+        reports = _SparkJob(spark.sparkContext, job).run(on_reports)
     finally:
-        rmtree(job.markers, ignore_errors=True)
-    return sum((Counter(report.statuses) for report in reports), Counter())
+        with suppress(ResultError):  # must not hide the outcome
+            directory.delete_all(job.markers)
+    statuses = sum((Counter(report.statuses) for report in reports.values()), Counter())
+    return Executed(statuses, [job.part(number) for number in sorted(reports)])
 
 
 def sweep_job(plan: Plan, directory: SweepDirectory, bins: Sequence[Bin]) -> SweepJob:
@@ -69,15 +90,7 @@ def sweep_job(plan: Plan, directory: SweepDirectory, bins: Sequence[Bin]) -> Swe
         for name, settings in plan.settings.items()
         if name in needed
     }
-    return SweepJob(directory.path, plan.keep, configurations, bins, secrets.token_hex(4))
-
-
-def _report_progress(job: SweepJob, progress: RunProgress | None) -> None:
-    if progress:
-        directory = SweepDirectory(job.directory)
-        names = {path.name for path in directory.parts.iterdir()}
-        finished = [one for number, one in enumerate(job.bins) if directory.part(job.start, number).name in names]
-        progress(sum(len(one.runs) for one in finished), sum(one.seconds for one in finished))
+    return SweepJob(directory, plan.keep, configurations, bins, secrets.token_hex(4))
 
 
 @dataclass
@@ -86,40 +99,41 @@ class _SparkJob:
 
     context: SparkContext
     job: SweepJob
-    reports: list[TaskReport] = field(default_factory=list)
     error: Exception | None = None
+    complete: dict[int, TaskReport] = field(default_factory=dict)
 
-    def run(self, report_progress: Callable[[], None]) -> list[TaskReport]:
-        """Run the job and call `report_progress` regularly. An error or an interruption cancels the waiting tasks."""
-        task_errors = self.context.accumulator([], _TaskErrors())
-        thread = InheritableThread(target=lambda: self._collect(task_errors), daemon=True)
+    def run(self, on_reports: Callable[[Mapping[int, TaskReport]], None]) -> Mapping[int, TaskReport]:
+        """Run the job and call `on_reports` regularly. An error or an interruption cancels the waiting tasks."""
+        reports = self.context.accumulator({}, _TaskReports())
+        thread = InheritableThread(target=lambda: self._collect(reports), daemon=True)
         thread.start()
         try:
-            while thread.is_alive() and not task_errors.value:
+            while thread.is_alive() and not _errors(reports.value):
                 thread.join(POLL_S)
-                report_progress()
+                on_reports(dict(reports.value))
         finally:
             if thread.is_alive():
                 self.context.cancelJobGroup(self.job.start)
-        if task_errors.value:
-            raise task_errors.value[0]
+        for error in _errors(self.complete or dict(reports.value)):
+            raise error
         if self.error:
             raise SparkUnavailableError(f"Spark gave up: {_cause(self.error)}", REMEDY) from self.error
-        return self.reports
+        on_reports(self.complete)
+        return self.complete
 
-    def _collect(self, task_errors: Accumulator[list[ResultError]]) -> None:
+    def _collect(self, reports: Accumulator[dict[int, TaskReport]]) -> None:
         shared = self.context.broadcast(self.job)
 
         def task(number: int) -> TaskReport:
             report = run_bin(shared.value, number, _attempt())
-            if report.error:
-                task_errors.add([report.error])
+            reports.add({number: report})
             return report
 
         numbers = range(len(self.job.bins))
         self.context.setJobGroup(self.job.start, "sweep", interruptOnCancel=True)
         try:
-            self.reports = self.context.parallelize(numbers, len(numbers)).map(task).collect()
+            collected = self.context.parallelize(numbers, len(numbers)).map(task).collect()
+            self.complete = {report.bin: report for report in collected}
         except (Py4JError, PySparkException, OSError) as error:
             self.error = error
         finally:
@@ -127,9 +141,13 @@ class _SparkJob:
                 shared.destroy()
 
 
+def _errors(reports: Mapping[int, TaskReport]) -> list[ResultError]:
+    return [report.error for report in list(reports.values()) if report.error]
+
+
 def _attempt() -> int:
     task = TaskContext.get()
-    return task.taskAttemptId() if task else 0
+    return task.attemptNumber() if task else 0
 
 
 def _cause(error: Exception) -> str:

@@ -5,16 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from endive.errors import ResultError
+from endive.drivers.directory import Directory
+from endive.errors import ResultError, SparkUnavailableError
 from endive.report import Picture
 from endive.report.formatting import NONE, label_of, number, title_of
+from endive.report.reading import read_measure
 from endive.sim.results.display import Grid
 from endive.wording import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Measure = Literal["runs", "experiments", "curves"]
 
@@ -24,31 +28,41 @@ HEADINGS = ("sustainable load", "commits/s", "p99 ms", "saturates at", "peak com
 
 @dataclass(frozen=True, repr=False)
 class SweepResults:
-    """A sweep that has run. `SweepResults(Path("sweeps/demo"))` opens an earlier one."""
+    """A sweep that has run. `SweepResults("sweeps/demo")` opens an earlier one, on this machine or on a bucket."""
 
-    directory: Path
+    directory: Directory | Path | str
+
+    @property
+    def files(self) -> Directory:
+        """The files of the sweep."""
+        return Directory.at(self.directory)
 
     def measures(self, table: Measure = "curves") -> pa.Table:
         """Return `runs`, `experiments` (means over seeds) or `curves` (one row per series) as an Arrow table.
 
         `.to_pandas()` or `polars.from_arrow` convert it. `ResultError` if the measures have not been computed.
         """
-        path = self.directory / "measures" / f"{table}.parquet"
-        try:
-            return pq.read_table(path)
-        except (pa.ArrowException, OSError) as error:
-            remedy = "run `endive sweep` again; finished runs are kept"
-            raise ResultError(str(path), f"cannot be read ({type(error).__name__})", remedy) from error
+        return read_measure(self.files, f"measures/{table}.parquet")
+
+    def frame(self, table: Measure = "curves") -> "DataFrame":
+        """Return a measure as a frame of the Spark session that this process has."""
+        from endive.spark.using import running_session  # noqa: PLC0415 - PySpark takes a second to load
+
+        spark = running_session()
+        if spark is None:
+            raise SparkUnavailableError(
+                "this process has no Spark session", "start one, such as with `spark_session()`"
+            )
+        return spark.createDataFrame(self.measures(table))
 
     @property
     def about(self) -> Mapping[str, Any]:
         """The sweep's title, groups, seeds and success target, as in `about.json`."""
-        path = self.directory / "about.json"
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
+            return dict(json.loads(self.files.read("about.json") or b"null"))
+        except (ValueError, TypeError) as error:
             remedy = "name a directory that `endive sweep` has written"
-            raise ResultError(str(path), f"cannot be read ({type(error).__name__})", remedy) from error
+            raise ResultError(self.files.place("about.json"), "cannot be read", remedy) from error
 
     @property
     def groups(self) -> dict[str, list[dict[str, Any]]]:
@@ -63,16 +77,16 @@ class SweepResults:
         columns = ["family", "experiment", "seed", "status", "message"]
         return [row for row in self.measures("runs").select(columns).to_pylist() if row["status"] != "done"]
 
-    def report(self, out: Path | str | None = None, pictures: Sequence[Picture] = ()) -> Path:
-        """Write the HTML report, by default `report.html` in the sweep's directory; return its path."""
+    def report(self, out: Path | str | None = None, pictures: Sequence[Picture] = ()) -> str:
+        """Write the HTML report, by default `report.html` in the sweep's directory; return its path or URL."""
         from endive.report.page import write_report  # noqa: PLC0415 - Altair takes a second to load
 
-        return write_report(self.directory, Path(out) if out else None, pictures)
+        return write_report(self.files, out, pictures)
 
     def to_document(self) -> dict[str, Any]:
         """Return the series of each group and the failed runs, for JSON."""
         return {
-            "directory": str(self.directory),
+            "directory": str(self.files),
             "title": self.about["title"],
             "success_target": self.about["success_target"],
             "runs": len(self.measures("runs")),
@@ -90,7 +104,7 @@ class SweepResults:
 
     def _footer(self) -> str:
         runs, failed = len(self.measures("runs")), len(self.failures)
-        return f"{counted(runs, 'run')}, {failed} failed; measures in {self.directory / 'measures'}"
+        return f"{counted(runs, 'run')}, {failed} failed; measures in {self.files.place('measures')}"
 
 
 def series_cells(row: Mapping[str, Any]) -> list[str]:

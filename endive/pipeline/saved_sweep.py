@@ -1,22 +1,19 @@
 """Reads a sweep's directory: what was asked for, the plan, and the rows of its runs."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from endive.errors import ResultError
+from endive.pipeline.directory import ABOUT, SweepDirectory, first_line, read_parquet
 from endive.pipeline.estimates import EXPERIMENT
 from endive.pipeline.run_rows import RUN_SCHEMA
 from endive.sim.results.summary import Window
-from endive.spark.schemas import spark_schema
 
 RUN = ("experiment", "seed")
 WINDOW = ("window_start_ms", "window_end_ms")
@@ -26,49 +23,50 @@ GROUP_KEYS = {"name", "title", "varied", "load_key", "load_unit", "seeds"}
 
 REPEAT = "repeat the sweep"
 NO_SWEEP = "name a directory that `endive sweep` has written"
-
-
-def parts_of(directory: Path) -> list[Path]:
-    """Return the files with the rows of runs."""
-    return sorted((directory / "runs").glob("part-*.parquet"))
+SUPERSEDED = "another sweep with other experiments was started in this directory while this one ran"
 
 
 @dataclass(frozen=True)
 class SavedSweep:
     """A sweep's directory, for reading."""
 
-    path: Path
-
-    @property
-    def measures(self) -> Path:
-        """Directory of the measures."""
-        return self.path / "measures"
+    directory: SweepDirectory
+    expected: str | None = None
+    """Digest of the plan that the directory must show. None: any."""
 
     @cached_property
     def about(self) -> Mapping[str, Any]:
         """Groups, seeds and success target of the sweep."""
-        path = self.path / "about.json"
+        place, body = self.directory.place(ABOUT), self.directory.read(ABOUT)
+        if body is None:
+            raise ResultError(place, "does not exist", NO_SWEEP)
         try:
-            about = json.loads(path.read_text(encoding="utf-8"))
+            about = json.loads(body)
             complete = set(about) >= ABOUT_KEYS and all(set(group) >= GROUP_KEYS for group in about["families"])
-        except FileNotFoundError as error:
-            raise ResultError(str(path), "does not exist", NO_SWEEP) from error
-        except (OSError, ValueError, TypeError) as error:
-            raise ResultError(str(path), f"cannot be read ({first_line(error)})", f"{REPEAT}, or {NO_SWEEP}") from error
+        except (ValueError, TypeError) as error:
+            raise ResultError(place, f"cannot be read ({first_line(error)})", f"{REPEAT}, or {NO_SWEEP}") from error
         if not complete:
-            raise ResultError(str(path), "does not describe a sweep", f"{REPEAT}, or {NO_SWEEP}")
+            raise ResultError(place, "does not describe a sweep", f"{REPEAT}, or {NO_SWEEP}")
+        if self.expected not in (None, about.get("plan")):
+            remedy = "its runs are kept: repeat this command, and give the other sweep an --out of its own"
+            raise ResultError(str(self.directory), SUPERSEDED, remedy)
         return dict(about)
+
+    @property
+    def plan_name(self) -> str:
+        """The file of the plan."""
+        return str(self.about.get("experiments", "experiments.parquet"))  # its name in version 0.1.0
 
     @cached_property
     def plan(self) -> pa.Table:
         """One row per group and experiment: offered load, window and parameters."""
-        path = self.path / "experiments.parquet"
+        name = self.plan_name
         try:
-            table = pq.read_table(path)
+            table = read_parquet(self.directory.read(name) or b"")
             plan = table.select([*EXPERIMENT, "load", *WINDOW, *(name for name in table.column_names if "." in name)])
         except (pa.ArrowException, OSError, KeyError) as error:
             problem = f"cannot be read as the experiments of a sweep ({first_line(error)})"
-            raise ResultError(str(path), problem, f"{REPEAT}, or {NO_SWEEP}") from error
+            raise ResultError(self.directory.place(name), problem, f"{REPEAT}, or {NO_SWEEP}") from error
         # A parameter without any value has no type; Spark needs one.
         fields = [pa.field(f.name, pa.string()) if pa.types.is_null(f.type) else f for f in plan.schema]
         return plan.cast(pa.schema(fields))
@@ -84,38 +82,16 @@ class SavedSweep:
         rows = self.plan.select(["experiment", *WINDOW]).to_pylist()
         return {row["experiment"]: Window(*(row[name] for name in WINDOW)) for row in rows}
 
-    def check_parts(self, whole: bool = False) -> None:
-        """Check the schema of every file of runs, or its whole content: an error on Spark would not name the file."""
-        if not parts_of(self.path):
-            raise ResultError(str(self.path / "runs"), "holds no runs", f"{REPEAT}, or {NO_SWEEP}")
-        remedy = f"delete it and {REPEAT}: its runs will be repeated"
-        for path in parts_of(self.path):
-            try:
-                schema = pq.ParquetFile(path).read().schema if whole else pq.read_schema(path)
-            except (pa.ArrowException, OSError) as error:
-                problem = f"cannot be read as Parquet ({first_line(error)})"
-                raise ResultError(str(path), problem, remedy) from error
-            if not schema.equals(RUN_SCHEMA):
-                raise ResultError(str(path), "does not hold the rows of runs", remedy)
+    def runs(self, known: Collection[str] = ()) -> pa.Table:
+        """Return one row for each run of the plan, however often it was tried: the done one, if there is one.
 
-    def runs(self, spark: SparkSession) -> pa.Table:
-        """Return one row for each run of the plan, however often it was tried: the done one, if there is one."""
-        parts = [str(path) for path in parts_of(self.path)]
-
-        def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in numbers:
-                for number in batch["id"].to_pylist():
-                    yield from pq.ParquetFile(parts[number]).read().to_batches()
-
-        def deduplicated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = list(batches)
-            yield from one_per_run(pa.Table.from_batches(rows)).to_batches() if rows else []
-
-        schema = spark_schema(RUN_SCHEMA)
-        # Read in Python: Spark's own reader needs seconds to start, and thousands of small files are slow with it.
-        rows = spark.range(0, len(parts), 1, min(len(parts), spark.sparkContext.defaultParallelism))
-        tried = rows.mapInArrow(read, schema).repartition("experiment")
-        runs = tried.mapInArrow(deduplicated, schema).toArrow()
+        `known` are files of runs that exist, whether a listing shows them already or not.
+        """
+        names = sorted({*self.directory.parts(), *known})
+        rows = [rows for _, rows in self.directory.read_parts(names)]
+        if not rows:
+            raise ResultError(self.directory.place("runs"), "holds no runs", f"{REPEAT}, or {NO_SWEEP}")
+        runs = one_per_run(pa.concat_tables(rows))
         return runs.filter(pc.is_in(runs["experiment"], self.plan["experiment"].combine_chunks()))
 
     def by_group(self, runs: pa.Table) -> pa.Table:
@@ -169,8 +145,3 @@ def one_per_run(rows: pa.Table) -> pa.Table:
 def sorted_by(table: pa.Table, *names: str) -> pa.Table:
     """Return the rows in the order of these columns."""
     return table.sort_by([(name, "ascending") for name in names])
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message; Arrow's messages have many."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

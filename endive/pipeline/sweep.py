@@ -5,28 +5,36 @@ results.measures("curves").to_pandas()
 results.report()
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from endive.drivers.directory import Directory
 from endive.errors import ConfigurationError
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan, Run
 from endive.pipeline.results import SweepResults
 from endive.pipeline.sweep_file import ExperimentGroup, Keep, load_group, parse_group
 from endive.sim.config.schema import LABEL
-from endive.sim.engines import is_cold
 from endive.spark.master import parse_master
+
+if TYPE_CHECKING:
+    from endive.spark.starting import StartingSession
 
 Source = str | Path | Mapping[str, Any]
 """A sweep file's path, its text, or its content as a dictionary."""
 
-LIGHT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""If the JVM only hands out bins, optimising its own code costs more time than it saves."""
+LIGHT = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""If the JVM only hands out bins and averages a few thousand rows, optimising code costs more time than it saves."""
 
 CATALOG_SCHEMES = ("file", "memory", "s3", "gs", "az")
 
@@ -50,25 +58,31 @@ Report = Callable[[SweepProgress], None]
 
 def run_sweep(
     source: Source | Sequence[Source],
-    out: str | Path | None = None,
+    out: str | Path | Directory | None = None,
     *,
     master: str | None = None,
     overrides: Sequence[str] = (),
     seeds: str | Sequence[int] | None = None,
     keep: Keep | None = None,
     catalog: str | None = None,
+    endpoint: str | None = None,
+    spark: Mapping[str, str] | None = None,
+    ship: bool = False,
     progress: Report | None = None,
 ) -> SweepResults:
     """Run every experiment of a sweep on Spark and compute its measures. Finished runs are not repeated.
 
     `source` is a sweep file's path, its text, its content as a dictionary, or several of these. `out` is the sweep's
-    directory, by default `sweeps/<name>`. `master` is a Spark master URL, by default this machine with all its cores.
+    directory, by default `sweeps/<name>`: a path that every machine sees, or `s3://`, `gs://`, `az://`, with `endpoint`
+    for an S3-compatible server. `master` is a Spark master URL, by default this machine with all its cores.
     `overrides` are configuration keys such as `"catalog.num_tables=10"`; `seeds` and `keep` replace those of the file.
-    `catalog` is the URL of a catalog whose tables get the results as well. Raises `ConfigurationError` with every error
+    `catalog` is the URL of a catalog whose tables get the results as well. `spark` are Spark settings, which take
+    precedence over Endive's. `ship` sends this package to the executors. Raises `ConfigurationError` with every error
     of the input, `ResultError` if files cannot be written, and `SparkUnavailableError` if Spark does not start.
     """
     plan = plan_sweep(source, overrides, seeds, keep)
-    return run_plan(plan, Path(out) if out else Path("sweeps") / plan.groups[0].name, master, catalog, progress)
+    directory = SweepDirectory.at(out or Path("sweeps") / plan.groups[0].name, endpoint)
+    return run_plan(plan, directory, Where(master, spark or {}, ship), catalog, progress)
 
 
 def plan_sweep(
@@ -109,62 +123,92 @@ def check_catalog(url: str | None) -> None:
         raise ConfigurationError(f"catalog {url!r}", [f"unknown scheme {scheme!r}; known: {known}"])
 
 
+@dataclass(frozen=True)
+class Where:
+    """Where and how Spark runs."""
+
+    master: str | None = None
+    """None: this machine with all its cores."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    ship: bool = False
+    """Whether to send this package to the executors, whose Python has its dependencies only."""
+
+
 def run_plan(
-    plan: Plan, out: Path, master: str | None = None, catalog: str | None = None, progress: Report | None = None
+    plan: Plan,
+    directory: SweepDirectory,
+    where: Where | None = None,
+    catalog: str | None = None,
+    progress: Report | None = None,
 ) -> SweepResults:
-    """Run a plan in the directory `out` and compute its measures."""
-    from endive.pipeline.consolidate import consolidate  # noqa: PLC0415 - Numba and Spark take seconds to load
-    from endive.pipeline.execute import execute  # noqa: PLC0415
-    from endive.spark.daemon import warm_engine  # noqa: PLC0415
-    from endive.spark.java import find_java  # noqa: PLC0415
-    from endive.spark.session import spark_session  # noqa: PLC0415
-
-    report = progress or (lambda _: None)
-    parse_master(master)
+    """Run a plan in a directory and compute its measures."""
+    report, where = progress or (lambda _: None), where or Where()
+    parse_master(where.master)
     check_catalog(catalog)
-    directory = SweepDirectory(out.absolute())
-    directory.prepare(plan)  # a write error should appear before Spark starts
-    done = directory.done(plan)
-    if is_cold():
-        report(SweepProgress("compiling the engine: about half a minute, once on this machine"))
-    warm_engine()
-    java = find_java()
-    for reason in java.skipped:
-        report(SweepProgress(reason, is_warning=True))
-    with _publication(plan, directory, done, catalog) as (restored, publish):
-        done |= restored
-        if done:
-            report(SweepProgress(f"{len(done):,} runs are done already"))
-        remaining = plan.remaining(done)
-        total_s = max(plan.cost(remaining), 1e-9)
+    digest = directory.prepare(plan)  # a write error should appear before Spark starts
+    with _starting(plan, where, report) as starting:
+        # Numba and the rest of PySpark take seconds to load: while Java starts.
+        from endive.pipeline.consolidate import consolidate  # noqa: PLC0415
+        from endive.pipeline.execute import execute  # noqa: PLC0415
 
-        def on_runs(count: int, seconds: float) -> None:
-            publish()
-            report(SweepProgress(runs=count, runs_total=len(remaining), share=seconds / total_s))
+        done = directory.done(plan)
+        _compile_engine(report)
+        with _publication(plan, directory, done, catalog) as (restored, publish):
+            done |= restored
+            if done:
+                report(SweepProgress(f"{len(done):,} runs are done already"))
+            remaining = plan.remaining(done)
+            total_s = max(plan.cost(remaining), 1e-9)
 
-        report(SweepProgress(f"starting Spark with {java}"))
-        settings = LIGHT if plan.keep == "summaries" else {}
-        with spark_session(master, settings=settings, java=java) as spark:
-            execute(plan, directory, done, spark, on_runs)
-            publish()
+            def on_runs(parts: Sequence[str], count: int, seconds: float) -> None:
+                publish(parts)
+                report(SweepProgress(runs=count, runs_total=len(remaining), share=seconds / total_s))
+
+            spark = starting.session()
+            executed = execute(plan, directory, done, spark, on_runs)
             report(SweepProgress("computing measures"))
-            consolidate(directory.path, spark)
+            consolidate(directory, spark, executed.parts, digest)
     if catalog:
         report(SweepProgress(f"published in {catalog}: sweep.runs and the other tables of the namespace `sweep`"))
-    return SweepResults(out)
+    return SweepResults(directory)
+
+
+def _starting(plan: Plan, where: Where, report: Report) -> "StartingSession":
+    """Return a session that starts in the background, or the one that is running."""
+    from endive.spark.java import find_java  # noqa: PLC0415 - PySpark takes a second to load
+    from endive.spark.session import spark_session  # noqa: PLC0415
+    from endive.spark.starting import StartingSession  # noqa: PLC0415
+    from endive.spark.using import running_session  # noqa: PLC0415
+
+    java = None if running_session(where.master) else find_java()
+    for reason in java.skipped if java else ():
+        report(SweepProgress(reason, is_warning=True))
+    report(SweepProgress(f"starting Spark with {java}" if java else "using the running Spark session"))
+    settings = {**(LIGHT if plan.keep == "summaries" else {}), **where.settings}
+    return StartingSession(spark_session(where.master, settings=settings, java=java, ship=where.ship))
+
+
+def _compile_engine(report: Report) -> None:
+    """Compile the engine if it is not cached: otherwise every machine's workers would load it at once and compile."""
+    from endive.sim.engines import is_cold  # noqa: PLC0415 - Numba takes a second to load
+    from endive.spark.daemon import warm_engine  # noqa: PLC0415
+
+    if is_cold():
+        report(SweepProgress("compiling the engine: about half a minute, once on this machine"))
+        warm_engine()
 
 
 @contextmanager
 def _publication(
     plan: Plan, directory: SweepDirectory, done: Collection[Run], catalog: str | None
-) -> Iterator[tuple[set[Run], Callable[[], None]]]:
-    """Provide the runs restored from a catalog, and a function that publishes the bins finished since its last call."""
+) -> Iterator[tuple[set[Run], Callable[[Iterable[str]], None]]]:
+    """Provide the runs restored from a catalog, and a function that publishes the bins of some files."""
     if catalog is None:
-        yield set(), lambda: None
+        yield set(), lambda _: None
         return
     from endive.pipeline.catalog_tables import Publication  # noqa: PLC0415 - PyIceberg takes a second to load
 
-    with Publication(catalog, directory.path.name, directory) as publication:
+    with Publication(catalog, directory.name, directory) as publication:
         restored = publication.begin(plan.remaining(done))
-        publication.publish()
+        publication.publish(directory.parts())
         yield restored, publication.publish

@@ -1,26 +1,27 @@
 """A Spark task of a sweep: it does the runs of one bin and writes their rows to one file.
 
 A task may be repeated, or run twice at once: its process is killed, its machine is lost, Spark tries another copy. The
-names of its files depend on the bin alone, and their contents are the same each time, so a repetition changes nothing.
-A run that raises an error is recorded as `failed`. A run that ends its process leaves a marker file; after two of them
-it is recorded as `crashed` and left out, so that it does not stop the other runs of its bin. A result that cannot be
-written is neither: it ends the sweep, and the run counts as not done.
+names of its files depend on the bin alone, and the first attempt to create a file decides its content, so a repetition
+changes nothing. A run that raises an error is recorded as `failed`. A result that cannot be written is no failed run:
+it ends the sweep, and the run counts as not done.
+
+From the second attempt of a bin on, every run leaves a marker while it is in progress. A run that has ended its process
+twice with a marker is recorded as `crashed` and left out, so that it does not stop the other runs of its bin. The first
+attempt leaves none: three requests for each run would cost more than many runs do.
 """
 
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from endive import __version__
 from endive.errors import ResultError
-from endive.files import make_directory
-from endive.pipeline.directory import SweepDirectory, write_run_rows, write_table
+from endive.pipeline.directory import ABOUT, MARKERS, SweepDirectory, read_parquet
 from endive.pipeline.plan import Bin, Run
 from endive.pipeline.run_rows import done_row, not_done_row
 from endive.pipeline.sweep_file import Keep
@@ -40,7 +41,7 @@ CRASHES_MAX = 2
 class SweepJob:
     """The input of every task of a sweep, broadcast to the executors."""
 
-    directory: Path
+    directory: SweepDirectory
     keep: Keep
     configurations: Mapping[str, tuple[str, str]]
     """By experiment: the configuration as TOML, and the file to which its paths are relative."""
@@ -50,15 +51,20 @@ class SweepJob:
     model: str = MODEL
 
     @property
-    def markers(self) -> Path:
-        """Directory of the markers of runs in progress."""
-        return self.directory / ".running" / self.start
+    def markers(self) -> str:
+        """Folder of the markers of runs in progress."""
+        return f"{MARKERS}/{self.start}"
+
+    def part(self, number: int) -> str:
+        """Return the file of a bin's rows."""
+        return self.directory.part(self.start, number)
 
 
 @dataclass(frozen=True)
 class TaskReport:
     """Result of a task."""
 
+    bin: int
     statuses: Mapping[str, int]
     """How many runs were done, failed or crashed."""
     error: ResultError | None = None
@@ -66,49 +72,78 @@ class TaskReport:
 
 
 def run_bin(job: SweepJob, number: int, attempt: int) -> TaskReport:
-    """Do the runs of bin `number`; `attempt` distinguishes this try from all others."""
-    path = SweepDirectory(job.directory).part(job.start, number)
+    """Do the runs of bin `number`. `attempt` is Spark's number of this try: 0, or more if there were or are others."""
     try:
-        _check(job)
-        if path.is_file():
-            return TaskReport({})  # an earlier attempt has written it, and was lost before it could report
-        rows = [_run(job, run, attempt) for run in job.bins[number].runs]
-        write_run_rows(path, rows)
+        _check(job.directory, job.model)
+        rows = _found(job, number) if attempt else None
+        if rows is None:
+            crashes = _crashes(job) if attempt else {}
+            rows = [_run(job, run, attempt, crashes.get(_label(run), 0)) for run in job.bins[number].runs]
+            job.directory.create_part(job.part(number), rows)
     except ResultError as error:
-        return TaskReport({}, error)
-    return TaskReport(Counter(row["status"] for row in rows))
+        return TaskReport(number, {}, error)
+    return TaskReport(number, Counter(row["status"] for row in rows))
 
 
-def _check(job: SweepJob) -> None:
+@lru_cache(maxsize=8)
+def _check(directory: SweepDirectory, model: str) -> None:
+    """Check once in each process that it is the right version, and sees the directory."""
     host = socket.gethostname()
-    if job.model != MODEL:
-        problem = f"{host} runs {MODEL}, the sweep needs {job.model}"
-        raise ResultError(str(job.directory), problem, "install the same version on every machine")
-    if not job.directory.is_dir():
-        remedy = "choose an --out that every machine of the cluster sees"
-        raise ResultError(str(job.directory), f"does not exist on {host}", remedy)
+    if model != MODEL:
+        problem = f"{host} runs {MODEL}, the sweep needs {model}"
+        raise ResultError(str(directory), problem, "install the same version on every machine")
+    if directory.read(ABOUT) is None:
+        remedy = "choose an --out that every machine of the cluster sees, such as s3://bucket/sweeps"
+        raise ResultError(str(directory), f"does not exist on {host}", remedy)
 
 
-def _run(job: SweepJob, run: Run, attempt: int) -> dict[str, Any]:
+def _found(job: SweepJob, number: int) -> list[dict[str, Any]] | None:
+    """Return the rows that another attempt of this bin has written; None if there are none."""
+    body = job.directory.read(job.part(number))
+    return None if body is None else read_parquet(body).to_pylist()
+
+
+def _label(run: Run) -> str:
+    experiment, seed = run
+    return f"{experiment}-{seed}"
+
+
+def _crashes(job: SweepJob) -> Counter[str]:
+    """Return how many markers each run has left."""
+    names = (info.path.rpartition("/")[2] for info in job.directory.list(f"{job.markers}/"))
+    return Counter(name.partition(".")[0] for name in names)
+
+
+@contextmanager
+def _marked(job: SweepJob, run: Run, attempt: int) -> Iterator[None]:
+    """Leave a marker while a run is in progress, unless this is the bin's first attempt."""
+    path = f"{job.markers}/{_label(run)}.{attempt}"
+    with suppress(ResultError):  # without a marker a crash only costs more attempts
+        if attempt:
+            job.directory.create(path, b"")
+    try:
+        yield
+    finally:
+        with suppress(ResultError):
+            if attempt:
+                job.directory.delete(path)
+
+
+def _run(job: SweepJob, run: Run, attempt: int, crashes: int) -> dict[str, Any]:
     """Do one run and return its row."""
     experiment, seed = run
-    marker = job.markers / f"{experiment}-{seed}.{attempt}"
-    if len(list(job.markers.glob(f"{experiment}-{seed}.*"))) >= CRASHES_MAX:
+    if crashes >= CRASHES_MAX:
         message = f"its process ended {CRASHES_MAX} times without an error: out of memory, or a defect of the engine"
         return not_done_row(experiment, seed, "crashed", message)
-    with suppress(OSError):  # without a marker a crash only costs more attempts
-        marker.touch()
-    try:
-        started_s = time.process_time()
-        summary = _simulate(job, run)
-        return done_row(experiment, seed, summary, time.process_time() - started_s)
-    except ResultError:
-        raise
-    except Exception as error:  # noqa: BLE001 - any error concerns this run only
-        return not_done_row(experiment, seed, "failed", f"{type(error).__name__}: {error}")
-    finally:
-        with suppress(OSError):
-            marker.unlink(missing_ok=True)
+    with _marked(job, run, attempt):
+        try:
+            started_s = time.process_time()
+            summary = _simulate(job, run)
+            return done_row(experiment, seed, summary, time.process_time() - started_s)
+        except ResultError:
+            raise
+        except Exception as error:  # noqa: BLE001 - any error concerns this run only
+            return not_done_row(experiment, seed, "failed", f"{type(error).__name__}: {error}")
 
 
 def _simulate(job: SweepJob, run: Run) -> Summary:
@@ -117,9 +152,7 @@ def _simulate(job: SweepJob, run: Run) -> Summary:
     if job.keep == "summaries":
         return summarise_compiled(settings, seed, settings.window)[0]
     result = simulate(settings, seed)
-    path = SweepDirectory(job.directory).transactions(experiment, seed)
-    make_directory(path.parent)
-    write_table(path, result.table)
+    job.directory.create_table(job.directory.transactions(experiment, seed), result.table)
     return result.summary(settings.window)
 
 

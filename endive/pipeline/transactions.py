@@ -8,7 +8,6 @@ task; neither Spark's JVM nor the Spark driver sees them.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,16 +15,14 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from endive.errors import ResultError
-from endive.files import write_durably
-from endive.pipeline.directory import SweepDirectory
+from endive.pipeline.directory import SweepDirectory, first_line, read_parquet
 from endive.pipeline.plan import Run
 from endive.pipeline.run_rows import RUN_SCHEMA, done_row
-from endive.pipeline.saved_sweep import first_line
 from endive.sim.results.columns import SCHEMA, with_labels
 from endive.sim.results.summary import Window, summarise
 
-BIN_BYTES = 256 * 2**20
-"""Approximate size of a file of the data set."""
+BIN_BYTES = 64 * 2**20
+"""Approximate size of a file of the data set, which is in memory until it is written."""
 
 REMEDY = "delete it and repeat the sweep: its run will be repeated"
 
@@ -35,7 +32,8 @@ class TransactionDataSet:
     """A data set to be written: its directory, and the columns that experiments add."""
 
     directory: SweepDirectory
-    target: Path
+    target: str
+    """What the names of its files begin with; no other data set has files of such names."""
     parameters: pa.Schema
     values: Mapping[str, Mapping[str, Any]]
     """By experiment: the values of its parameters."""
@@ -47,8 +45,8 @@ class TransactionDataSet:
         """The columns of the data set."""
         return pa.schema([pa.field("experiment", pa.string()), pa.field("seed", pa.int64()), *self.parameters, *SCHEMA])
 
-    def write(self, runs: Sequence[Run], spark: SparkSession) -> pa.Table:
-        """Write the transactions of `runs`; return a row of metrics for each run.
+    def write(self, runs: Sequence[Run], spark: SparkSession) -> tuple[pa.Table, list[str]]:
+        """Write the transactions of `runs`; return a row of metrics for each run, and the files.
 
         `ResultError` names a file that is missing, damaged or foreign.
         """
@@ -59,11 +57,15 @@ class TransactionDataSet:
             if isinstance(result, ResultError):
                 raise result
             metrics += result
-        return pa.Table.from_pylist(metrics, schema=RUN_SCHEMA)
+        return pa.Table.from_pylist(metrics, schema=RUN_SCHEMA), [self._file(number) for number, _ in bins]
+
+    def _file(self, number: int) -> str:
+        return f"{self.target}-{number:05}.parquet"
 
     def _bins(self, runs: Sequence[Run], cores: int) -> Iterator[list[Run]]:
         """Cut the runs into bins of about `BIN_BYTES`, less if that would leave a core idle."""
-        sizes = [self._size(run) for run in runs]
+        known = {info.path: info.size_bytes for info in self.directory.list("transactions/")}
+        sizes = [known.get(self.directory.transactions(*run), 0) for run in runs]
         target = min(BIN_BYTES, sum(sizes) / cores)
         collected: list[Run] = []
         collected_bytes = 0
@@ -76,30 +78,21 @@ class TransactionDataSet:
         if collected:
             yield collected
 
-    def _size(self, run: Run) -> int:
-        path = self.directory.transactions(*run)
-        try:
-            return path.stat().st_size
-        except OSError as error:
-            remedy = "repeat the sweep: its run will be repeated"
-            raise ResultError(str(path), f"cannot be read ({error.strerror})", remedy) from error
-
     def _copy(self, numbered: tuple[int, Sequence[Run]]) -> list[dict[str, Any]] | ResultError:
         """Copy the files of a bin into one; return the runs' rows, or the error, which would lose its type on Spark."""
         number, runs = numbered
         rows: list[dict[str, Any]] = []
+        sink = pa.BufferOutputStream()
         try:
-            write_durably(self.target / f"part-{number:05}.parquet", lambda part: self._write_part(part, runs, rows))
+            with pq.ParquetWriter(sink, self.schema, compression="zstd") as writer:
+                for run in runs:
+                    transactions = read_transactions(self.directory, run)
+                    rows.append(done_row(*run, summarise(transactions, self.windows[run[0]]), None))
+                    writer.write_table(self._with_parameters(run, transactions))
+            self.directory.create(self._file(number), sink.getvalue().to_pybytes())
         except ResultError as error:
             return error
         return rows
-
-    def _write_part(self, part: Path, runs: Sequence[Run], rows: list[dict[str, Any]]) -> None:
-        with pq.ParquetWriter(part, self.schema, compression="zstd") as writer:
-            for run in runs:
-                transactions = read_transactions(self.directory.transactions(*run))
-                rows.append(done_row(*run, summarise(transactions, self.windows[run[0]]), None))
-                writer.write_table(self._with_parameters(run, transactions))
 
     def _with_parameters(self, run: Run, transactions: pa.Table) -> pa.Table:
         experiment, seed = run
@@ -112,14 +105,18 @@ class TransactionDataSet:
         return pa.table([*added, *transactions.columns], schema=self.schema)
 
 
-def read_transactions(path: Path) -> pa.Table:
-    """Read the transactions of one run. `ResultError` if the file is damaged or of another kind."""
+def read_transactions(directory: SweepDirectory, run: Run) -> pa.Table:
+    """Read the transactions of one run. `ResultError` if the file is missing, damaged or of another kind."""
+    path = directory.transactions(*run)
+    body = directory.read(path)
+    if body is None:
+        raise ResultError(directory.place(path), "does not exist", "repeat the sweep: its run will be repeated")
     try:
-        rows = pq.ParquetFile(path).read()  # not read_table, which takes directories called a=b for columns
+        rows = read_parquet(body)
     except (pa.ArrowException, OSError) as error:
         problem = f"cannot be read as Parquet ({first_line(error)})"
-        raise ResultError(str(path), problem, REMEDY) from error
+        raise ResultError(directory.place(path), problem, REMEDY) from error
     rows = with_labels(rows)
     if not rows.schema.equals(SCHEMA):
-        raise ResultError(str(path), "does not hold the transactions of a run", REMEDY)
+        raise ResultError(directory.place(path), "does not hold the transactions of a run", REMEDY)
     return rows

@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 import vl_convert
 
-from endive.files import make_directory, write_durably
+from endive.drivers.directory import Directory
 from endive.report import Picture
 from endive.report.charts import draw
 from endive.report.drawing import Drawing
@@ -30,7 +30,7 @@ from endive.report.headline import Headline, headline_of
 from endive.report.metrics import DEFINITIONS, Definition
 from endive.report.reading import Results, read_results
 from endive.report.specs import DATA, columns_of, script_json, spec_of
-from endive.report.static import VEGA_LITE, file_name, write_pictures
+from endive.report.static import VEGA_LITE, file_name, pictures_of
 from endive.report.theme import CONFIG, DARK, LIGHT, css_variables
 
 FAILED_MAX = 200
@@ -62,21 +62,27 @@ class Section:
         return f"{self.id}-{drawing.name}"
 
 
-def write_report(directory: Path, out: Path | None = None, pictures: Sequence[Picture] = ()) -> Path:
-    """Write the page of the results in `directory`, and each chart as a picture if asked; return the page's path.
+def write_report(place: Directory | Path | str, out: Path | str | None = None, pictures: Sequence[Picture] = ()) -> str:
+    """Write the page of the results in a directory, and each chart as a picture if asked; return the page's place.
 
     The page is `report.html` in that directory unless `out` says otherwise; pictures go to `charts/` beside it.
     """
+    directory = Directory.at(place)
     results = read_results(directory)
-    page = out or directory / "report.html"
-    make_directory(page.parent)
+    target, name = (directory, "report.html") if out is None else _parent(out)
     sections = _sections(results)
-    text = render(results, sections)
-    write_durably(page, lambda part: part.write_text(text, encoding="utf-8"))
+    target.write(name, render(results, sections).encode())
     for section in sections if pictures else ():
         for drawing in section.drawings:
-            write_pictures(page.parent / "charts", section.group, drawing, pictures)
-    return page
+            for file, body in pictures_of(section.group, drawing, pictures):
+                target.write(f"charts/{file}", body)
+    return target.place(name)
+
+
+def _parent(out: Path | str) -> tuple[Directory, str]:
+    """Return the directory of a file, and the file's name in it."""
+    whole = Directory(out)
+    return Directory(str(whole).rpartition("/")[0] or "/"), whole.name
 
 
 def render(results: Results, sections: tuple[Section, ...]) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from endive.drivers.directory import Directory
 from endive.errors import ResultError
 from endive.report.metrics import CURVE_COLUMNS, EXPERIMENT_COLUMNS, RUN_COLUMNS
 
@@ -60,46 +61,58 @@ class Results:
     curves: pd.DataFrame
 
 
-def read_results(directory: Path) -> Results:
-    """Read the results in `directory`. `ResultError` names a file that is missing, damaged or incomplete."""
-    about = _read_about(directory / "about.json")
-    measures = directory / "measures"
+def read_results(place: Directory | Path | str) -> Results:
+    """Read the results in a directory. `ResultError` names a file that is missing, damaged or incomplete."""
+    directory = Directory.at(place)
+    about = _read_about(directory)
     return Results(
         about=about,
-        runs=_read_frame(measures / "runs.parquet", RUN_COLUMNS),
-        experiments=_read_frame(measures / "experiments.parquet", EXPERIMENT_COLUMNS),
-        curves=_read_frame(measures / "curves.parquet", CURVE_COLUMNS),
+        runs=_read_frame(directory, "runs", RUN_COLUMNS),
+        experiments=_read_frame(directory, "experiments", EXPERIMENT_COLUMNS),
+        curves=_read_frame(directory, "curves", CURVE_COLUMNS),
     )
 
 
-def _read_about(path: Path) -> About:
+def _read_about(directory: Directory) -> About:
+    path, body = directory.place("about.json"), directory.read("about.json")
+    if body is None:
+        raise ResultError(path, "does not exist", "name a directory that `endive sweep` has written")
     try:
-        return About.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise ResultError(str(path), "does not exist", "name a directory that `endive sweep` has written") from None
-    except OSError as error:
-        raise ResultError(str(path), f"cannot be read ({error.strerror})", "see to its permissions") from error
+        return About.model_validate(json.loads(body))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise ResultError(str(path), f"is not as expected: {place}: {first['msg']}", REMEDY) from error
+        raise ResultError(path, f"is not as expected: {place}: {first['msg']}", REMEDY) from error
     except ValueError as error:
-        raise ResultError(str(path), f"is damaged ({error})", REMEDY) from error
+        raise ResultError(path, f"is damaged ({error})", REMEDY) from error
 
 
-def _read_frame(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Read a Parquet file, or a directory of them as Spark writes it."""
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise ResultError(str(path), "does not exist", REMEDY) from None
-    except (OSError, pa.ArrowInvalid) as error:
-        raise ResultError(str(path), f"cannot be read ({_first_line(error)})", REMEDY) from error
+def _read_frame(directory: Directory, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    path = f"measures/{name}.parquet"
+    table = read_measure(directory, path)
     missing = [name for name in columns if name not in table.column_names]
     if missing:
-        raise ResultError(str(path), f"lacks the columns {', '.join(missing)}", REMEDY)
+        raise ResultError(directory.place(path), f"lacks the columns {', '.join(missing)}", REMEDY)
     frame: pd.DataFrame = table.to_pandas()
     return frame
+
+
+def read_measure(directory: Directory, path: str) -> pa.Table:
+    """Read a Parquet file, or a directory of them as Spark writes it."""
+    bodies = [body for body in directory.read_all(_files(directory, path)) if body is not None]
+    if not bodies:
+        raise ResultError(directory.place(path), "does not exist", REMEDY)
+    try:
+        return pa.concat_tables([pq.ParquetFile(pa.BufferReader(body)).read() for body in bodies])
+    except (OSError, pa.ArrowException) as error:
+        raise ResultError(directory.place(path), f"cannot be read ({_first_line(error)})", REMEDY) from error
+
+
+def _files(directory: Directory, path: str) -> list[str]:
+    local = directory.local
+    if local is None or not (local / path).is_dir():
+        return [path]
+    return [info.path for info in directory.list(f"{path}/") if info.path.endswith(".parquet")]
 
 
 def _first_line(error: Exception) -> str:

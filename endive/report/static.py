@@ -1,12 +1,9 @@
 """The report's charts as picture files."""
 
-from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import vl_convert
 
-from endive.files import make_directory, write_durably
 from endive.report import Picture
 from endive.report.drawing import Drawing
 from endive.report.groups import ReportGroup
@@ -18,17 +15,11 @@ PNG_SCALE = 2.0
 """Pixels for each unit of the drawing, so that it is sharp in print."""
 
 
-def write_pictures(directory: Path, group: ReportGroup, drawing: Drawing, forms: Sequence[Picture]) -> None:
-    """Write one chart as `<group>-<chart>.svg` or `.png`, or both."""
-    make_directory(directory)
+def pictures_of(group: ReportGroup, drawing: Drawing, forms: Sequence[Picture]) -> Iterator[tuple[str, bytes]]:
+    """Yield one chart as `<group>-<chart>.svg` or `.png`, or both: the file's name and content."""
     document = picture_of(group, drawing)
     for form in dict.fromkeys(forms):
-        path = directory / f"{file_name(group.about.name)}-{drawing.name}.{form}"
-        write_durably(path, partial(_write, _picture(document, form)))
-
-
-def _write(body: bytes, part: Path) -> None:
-    part.write_bytes(body)
+        yield f"{file_name(group.about.name)}-{drawing.name}.{form}", _picture(document, form)
 
 
 def _picture(document: str, form: Picture) -> bytes:

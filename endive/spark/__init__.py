@@ -1,6 +1,6 @@
 """Spark: a Java and a session that work, and the data source `endive` for the tables of a catalog.
 
-with spark_session() as spark:                       # or your own session: register(spark)
+with spark_session() as spark:                       # or your own session: use(spark)
 spark.read.format("endive").option("catalog", url).load("db.table")
 read_native(spark, url, "db.table")              # a scan by Spark's own Parquet reader
 """
@@ -12,10 +12,16 @@ if TYPE_CHECKING:
     from endive.spark.session import spark_session
     from endive.spark.source.data_source import EndiveSource, register
     from endive.spark.source.native import read_native
+    from endive.spark.using import use
 
-__all__ = ["EndiveSource", "read_native", "register", "spark_session"]
+__all__ = ["EndiveSource", "read_native", "register", "spark_session", "use"]
 
-_MODULES = {"EndiveSource": "source.data_source", "register": "source.data_source", "read_native": "source.native"}
+_MODULES = {
+    "EndiveSource": "source.data_source",
+    "register": "source.data_source",
+    "read_native": "source.native",
+    "use": "using",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute

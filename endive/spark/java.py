@@ -156,7 +156,7 @@ exec {shlex.quote(str(program))} "$@"
 """
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
     problems = []
-    for parent in _places():
+    for parent in cache_directories():
         home = parent / f"java-{name}"
         try:
             _place(home / "bin" / "java", script)
@@ -170,8 +170,8 @@ exec {shlex.quote(str(program))} "$@"
     )
 
 
-def _places() -> Iterator[Path]:
-    """Yield directories for shims: the user's cache, else a temporary directory that belongs to the user."""
+def cache_directories() -> Iterator[Path]:
+    """Yield directories for shims and class archives: the user's cache, else a temporary one of the user."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     # XDG base directories: a relative path is ignored.
     yield (Path(cache) if Path(cache).is_absolute() else Path("~/.cache").expanduser()) / "endive"

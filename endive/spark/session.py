@@ -32,11 +32,14 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from endive.errors import ConfigurationError, SparkUnavailableError
+from endive.errors import SparkUnavailableError
+from endive.spark.class_archive import class_archive
 from endive.spark.java import JavaHome, find_java
 from endive.spark.jvm import Jvm
 from endive.spark.master import TASK_ATTEMPTS, Master, parse_master, reach
+from endive.spark.shipping import package_archive, shipping_settings
 from endive.spark.source import data_source as tables
+from endive.spark.using import running_session
 
 EXECUTOR_TIMEOUT_S = 120.0
 """How long a standalone cluster may take to provide the first executor."""
@@ -70,37 +73,36 @@ def spark_session(
     app: str = "endive",
     settings: Mapping[str, str] = MappingProxyType({}),
     java: JavaHome | None = None,
+    ship: bool = False,
 ) -> Iterator[SparkSession]:
     """Provide a Spark session on this machine, or on the cluster with the URL `master`. It ends with the block.
 
     `settings` are Spark settings, which take precedence over Endive's. `java` is a result of `find_java`; None: it is
-    called now. If the process already has a session, that session is used unchanged and stays open. Raises
-    `ConfigurationError` for a wrong URL, and `SparkUnavailableError` if there is no Java, no master at the URL, no
-    start, or if the JVM ends before the block.
+    called now. `ship` sends this package to the executors of a cluster. If the process already has a session, that
+    session is used unchanged and stays open. Raises `ConfigurationError` for a wrong URL, and `SparkUnavailableError`
+    if there is no Java, no master at the URL, no start, or if the JVM ends before the block.
     """
-    if SparkContext._active_spark_context is not None:
-        yield _running(SparkContext._active_spark_context, master)
+    running = running_session(master)
+    if running is not None:
+        yield running
         return
     asked = parse_master(master)
     address = "127.0.0.1" if asked.is_local else reach(asked)
     home = (java or find_java()).path
     with _directory() as directory, _variables(asked, directory):
+        if ship and not asked.is_local:
+            settings = {**settings, **shipping_settings(package_archive(directory), settings)}
         chosen = _merged({**_settings(asked, address, directory), "spark.app.name": app}, settings)
-        with _running_jvm(chosen, _jvm_variables(home, address), directory) as jvm:
-            spark = _connect(jvm, asked)
-            if asked.addresses:
-                _wait_for_executor(jvm, spark, asked)
-            tables.register(spark)
-            yield spark
-            spark.stop()
-            _disconnect()
-
-
-def _running(context: SparkContext, master: str | None) -> SparkSession:
-    if master is not None and parse_master(master).url != context.master:
-        problem = f"this process already has a Spark session on {context.master}; end it first"
-        raise ConfigurationError(f"master {master!r}", [problem])
-    return SparkSession.builder.getOrCreate()
+        with class_archive(home, directory) as options:
+            chosen[JAVA_OPTIONS] += f" {options}"
+            with _running_jvm(chosen, _jvm_variables(home, address), directory) as jvm:
+                spark = _connect(jvm, asked)
+                if asked.addresses:
+                    _wait_for_executor(jvm, spark, asked)
+                tables.register(spark)
+                yield spark
+                spark.stop()
+                _disconnect()
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""A real standalone cluster of Spark on loopback: one master and two workers, each a process, each at an address of
-its own. Nothing of it outlives the block, nor the process that started it."""
+"""A real standalone cluster of Spark on loopback: one master and two workers, each a process, each at an address and in
+a working directory of its own. Nothing of it outlives the block, nor the process that started it."""
 
 import contextlib
 import ctypes
@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,18 +70,24 @@ class Cluster:
 
 
 @contextmanager
-def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
-    """Give a cluster with workers of one core each, at 127.0.0.2 and up; its files are in `directory`."""
+def standalone_cluster(
+    directory: Path, workers: int = 2, variables: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """Give a cluster with workers of one core each, at 127.0.0.2 and up, each in a folder of `directory` of its own.
+
+    `variables` are added to the environment of the processes.
+    """
     started: list[subprocess.Popen[bytes]] = []
     try:
-        process = start(started, directory, "127.0.0.1", "master.Master", "--webui-port", "0")
-        log = directory / "127.0.0.1.log"
+        process = start(started, directory, "127.0.0.1", "master.Master", "--webui-port", "0", variables=variables)
+        log = directory / "127.0.0.1" / "log"
         page = found(process, log, r"MasterWebUI to \S+ and started at (http://\S+:\d+)")
         cluster = Cluster(found(process, log, r"Starting Spark master at (spark://\S+:\d+)"), page, process.pid)
         for number in range(workers):
             address = f"127.0.0.{number + 2}"
-            options = ("--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(directory / address), cluster.url)
-            cluster.workers.append(Worker(address, start(started, directory, address, "worker.Worker", *options)))
+            options = ("--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(directory / address / "work"), cluster.url)
+            worker = start(started, directory, address, "worker.Worker", *options, variables=variables)
+            cluster.workers.append(Worker(address, worker))
         until(lambda: cluster.status()["aliveworkers"] == workers, started)
         yield cluster
     finally:
@@ -89,27 +95,34 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
 
 
 def start(
-    started: list[subprocess.Popen[bytes]], directory: Path, address: str, name: str, *options: str
+    started: list[subprocess.Popen[bytes]],
+    directory: Path,
+    address: str,
+    name: str,
+    *options: str,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    home = Path(pyspark.__file__).parent
-    variables = os.environ | {
+    home, own = Path(pyspark.__file__).parent, directory / address
+    own.mkdir()
+    environment = os.environ | {
         "JAVA_HOME": str(find_java().path),
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": address,
         "SPARK_PUBLIC_DNS": address,
-        "SPARK_LOCAL_DIRS": str(directory / "local"),
+        "SPARK_LOCAL_DIRS": str(own / "local"),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.master.rest.enabled=false",
+        **(variables or {}),
     }
     command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", address, "--port", "0"]
-    with (directory / f"{address}.log").open("wb") as log:
+    with (own / "log").open("wb") as log:
         process = subprocess.Popen(
             [*command, *options],
-            env=variables,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            cwd=directory,
+            cwd=own,
             preexec_fn=end_with_parent,  # noqa: PLW1509 - one call into libc
         )
     started.append(process)

@@ -1,11 +1,13 @@
 """One Spark session for all tests that want one; they run in one process, since a session takes seconds to start."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
 from endive.spark.session import spark_session
+from tests.servers.conftest import ANY_KEYS
 
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # half the processor time of a short session
@@ -20,7 +22,11 @@ SPARK_LEAVES_ITS_SOCKETS = "ignore:unclosed <socket.socket.*:ResourceWarning"
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Give a session in local mode, with two cores and task attempts as everywhere."""
+    """Give a session in local mode, with two cores and task attempts as everywhere.
+
+    Its workers have the environment that the session is started with, so the keys for the test servers must be there.
+    """
+    os.environ.update(ANY_KEYS)
     with spark_session("local[2]", settings=QUICK) as session:
         yield session
 

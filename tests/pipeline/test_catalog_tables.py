@@ -12,6 +12,7 @@ from endive.pipeline.catalog_tables import Publication, fetch, read_runs, sweeps
 from endive.pipeline.consolidate import consolidate
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.saved_sweep import SavedSweep
+from endive.pipeline.transactions import read_transactions
 from tests.pipeline.lakes import Lake
 from tests.pipeline.saved import leave_runs
 from tests.pipeline.sweeps import small_plan, sweep_text
@@ -23,7 +24,7 @@ def published(lake: Lake, directory: SweepDirectory, **changes: str) -> None:
     plan = small_plan(**changes)
     with Publication(lake.url, "small", directory) as publication:
         publication.begin(plan.remaining(directory.done(plan)))
-        publication.publish()
+        publication.publish(directory.parts())
 
 
 def snapshots(lake: Lake, table: str) -> int:
@@ -52,11 +53,11 @@ def test_a_fetched_sweep_equals_the_published_one(tmp_path: Path) -> None:
     directory = leave_runs(tmp_path / "small", small_plan())
     published(lake, directory)
 
-    fetched = fetch(lake.url, "small", tmp_path / "fetched")
+    fetched = fetch(lake.url, "small", SweepDirectory(tmp_path / "fetched"))
 
-    assert fetched.plan.equals(SavedSweep(directory.path).plan)
-    assert fetched.about == SavedSweep(directory.path).about
-    rows = [pq.read_table(path) for path in sorted((directory.path / "runs").iterdir())]
+    assert fetched.plan.equals(SavedSweep(directory).plan)
+    assert fetched.about == SavedSweep(directory).about
+    rows = [rows for _, rows in directory.read_parts(directory.parts())]
     assert sorted_runs(read_runs(lake.url, "small")) == sorted(
         (row for table in rows for row in table.to_pylist()), key=lambda row: (row["experiment"], str(row["seed"]))
     )
@@ -68,10 +69,7 @@ def test_transactions_are_published_with_their_runs(tmp_path: Path) -> None:
     directory = leave_runs(tmp_path / "small", plan)
     published(lake, directory, keep="transactions", tables="[1]", scales="[2000]")
 
-    kept = {
-        (experiment, seed): pq.ParquetFile(directory.transactions(experiment, seed)).metadata.num_rows
-        for experiment, seed in plan.runs
-    }
+    kept = {(experiment, seed): len(read_transactions(directory, (experiment, seed))) for experiment, seed in plan.runs}
     with lake.table("sweep.transactions") as table:
         rows = table.scan().to_arrow().group_by(["experiment", "seed"]).aggregate([([], "count_all")]).to_pylist()
     assert {(row["experiment"], row["seed"]): row["count_all"] for row in rows} == kept
@@ -94,15 +92,13 @@ def test_another_plan_of_the_same_sweep_is_the_one_that_is_fetched(tmp_path: Pat
     lake = Lake(tmp_path / "lake")
     directory = leave_runs(tmp_path / "small", small_plan(tables="[1]"))
     published(lake, directory, tables="[1]")
-    about = json.loads((directory.path / "about.json").read_text(encoding="utf-8"))
+    about = SavedSweep(directory).about
     directory.prepare(small_plan())
-    later = json.loads((directory.path / "about.json").read_text(encoding="utf-8")) | {
-        "created": about["created"] + "1"
-    }
-    (directory.path / "about.json").write_text(json.dumps(later), encoding="utf-8")
+    later = {**SavedSweep(directory).about, "created": about["created"] + "1"}
+    directory.write("about.json", json.dumps(later).encode())
     published(lake, directory)
 
-    assert len(fetch(lake.url, "small", tmp_path / "fetched").plan) == 6
+    assert len(fetch(lake.url, "small", SweepDirectory(tmp_path / "fetched")).plan) == 6
 
 
 def test_a_catalog_without_the_sweep_is_reported(tmp_path: Path) -> None:
@@ -114,20 +110,20 @@ def test_a_catalog_without_the_sweep_is_reported(tmp_path: Path) -> None:
     published(lake, leave_runs(tmp_path / "small", small_plan(tables="[1]", scales="[2000]")))
     assert sweeps_in(lake.url) == ["small"]
     with pytest.raises(ResultError, match="has no sweep 'large'; there are: small"):
-        fetch(lake.url, "large", tmp_path / "fetched")
+        fetch(lake.url, "large", SweepDirectory(tmp_path / "fetched"))
 
 
 def test_measures_of_a_fetched_sweep_are_those_of_the_directory(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     directory = leave_runs(tmp_path / "small", small_plan())
     published(lake, directory)
-    fetch(lake.url, "small", tmp_path / "fetched")
-    for path in (directory.path, tmp_path / "fetched"):
-        consolidate(path, spark)
+    fetch(lake.url, "small", SweepDirectory(tmp_path / "fetched"))
+    for place in (directory, SweepDirectory(tmp_path / "fetched")):
+        consolidate(place, spark)
 
     for name in ("runs", "experiments", "curves"):
         ours, theirs = (
-            pq.read_table(path / "measures" / f"{name}.parquet") for path in (directory.path, tmp_path / "fetched")
+            pq.read_table(path / "measures" / f"{name}.parquet") for path in (tmp_path / "small", tmp_path / "fetched")
         )
         assert ours.equals(theirs)
 

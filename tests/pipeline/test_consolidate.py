@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from endive.errors import ResultError
+from endive.errors import ResultError, SparkUnavailableError
 from endive.pipeline import consolidate as consolidation
 from endive.pipeline.consolidate import consolidate, is_current
 from endive.pipeline.curves import CURVE_FIELDS
-from endive.pipeline.directory import SweepDirectory, write_run_rows
+from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.parameters import ALWAYS
 from endive.pipeline.plan import Plan
 from endive.pipeline.run_rows import METRICS, RUN_SCHEMA, not_done_row
@@ -46,10 +46,10 @@ def swept(tmp_path_factory: pytest.TempPathFactory, plan: Plan, spark: SparkSess
     never, failing = two_of(plan)
     directory = leave_runs(path, plan, [run for run in plan.runs if run[0] not in (never, failing)])
     failed = [not_done_row(failing, 1, "failed", "ValueError: no"), not_done_row(failing, 2, "crashed", "gone")]
-    write_run_rows(directory.part("second", 0), failed)
+    directory.create_part(directory.part("second", 0), failed)
     stranger = not_done_row("0123456789abcdef", 1, "failed", "of another sweep that was here before")
-    write_run_rows(directory.part("second", 1), [stranger])
-    consolidate(path, spark)
+    directory.create_part(directory.part("second", 1), [stranger])
+    consolidate(SweepDirectory(path), spark)
     return path
 
 
@@ -106,6 +106,17 @@ def test_curves_are_one_per_series(swept: Path) -> None:
     assert sorted(recorded) == [("part", "1 table", 1), ("small", "1 table", 1), ("small", "3 tables", 3)]
 
 
+def test_measures_without_spark_are_the_same(swept: Path, copy: Path) -> None:
+    for name in ("runs", "experiments", "curves"):
+        (copy / "measures" / f"{name}.parquet").unlink()
+
+    consolidate(SweepDirectory(copy), None)
+
+    for name in ("runs", "experiments", "curves"):
+        assert measure(copy, name).equals(measure(swept, name)), name
+    assert is_current(SweepDirectory(copy))
+
+
 def test_only_the_measures_have_been_written(swept: Path) -> None:
     names = sorted(path.name for path in (swept / "measures").iterdir())
 
@@ -120,33 +131,33 @@ def copy(swept: Path, tmp_path: Path) -> Path:
 
 def test_measures_are_current_until_the_runs_change(copy: Path) -> None:
     directory = SweepDirectory(copy)
-    assert is_current(copy)
+    assert is_current(SweepDirectory(copy))
 
-    write_run_rows(directory.part("third", 0), [])
+    directory.create_part(directory.part("third", 0), [])
 
-    assert not is_current(copy)
+    assert not is_current(SweepDirectory(copy))
 
 
 @pytest.mark.parametrize("name", ["runs.parquet", "curves.parquet", "inputs.json"])
 def test_measures_of_which_one_is_missing_are_not_current(copy: Path, name: str) -> None:
     (copy / "measures" / name).unlink()
 
-    assert not is_current(copy)
+    assert not is_current(SweepDirectory(copy))
 
 
 def test_measures_of_another_version_or_of_other_parts_are_not_current(
     copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consolidation, "__version__", "0.0.1")
-    assert not is_current(copy)
+    assert not is_current(SweepDirectory(copy))
     monkeypatch.undo()
 
     next((copy / "runs").glob("part-*")).unlink()
-    assert not is_current(copy)
+    assert not is_current(SweepDirectory(copy))
 
 
 def test_a_directory_of_something_else_has_no_current_measures(tmp_path: Path) -> None:
-    assert not is_current(tmp_path)
+    assert not is_current(SweepDirectory(tmp_path))
 
 
 # Rows of one run.
@@ -178,8 +189,8 @@ def test_every_run_has_one_row() -> None:
 
 def refused(path: Path, spark: SparkSession) -> str:
     with pytest.raises(ResultError) as caught:
-        consolidate(path, spark)
-    assert not is_current(path)
+        consolidate(SweepDirectory(path), spark)
+    assert not is_current(SweepDirectory(path))
     return str(caught.value)
 
 
@@ -213,7 +224,7 @@ def test_a_sweep_without_runs_says_so(tmp_path: Path, plan: Plan, spark: SparkSe
     directory = SweepDirectory(tmp_path)
     directory.prepare(plan)
 
-    assert f"{directory.parts}: holds no runs" in refused(tmp_path, spark)
+    assert f"{directory.place('runs')}: holds no runs" in refused(tmp_path, spark)
 
 
 @pytest.mark.parametrize("text", [None, "no JSON", "[]", '{"title": "something else"}'])
@@ -230,11 +241,10 @@ def test_a_directory_that_is_no_sweep_says_so(text: str | None, copy: Path, spar
 
 
 def test_a_plan_that_is_not_one_says_so(copy: Path, spark: SparkSession) -> None:
-    pq.write_table(pa.table({"family": ["a"]}), copy / "experiments.parquet")
+    (plan,) = copy.glob("experiments-*.parquet")
+    pq.write_table(pa.table({"family": ["a"]}), plan)
 
-    assert refused(copy, spark).startswith(
-        f"{copy / 'experiments.parquet'}: cannot be read as the experiments of a sweep"
-    )
+    assert refused(copy, spark).startswith(f"{plan}: cannot be read as the experiments of a sweep")
 
 
 # Transactions.
@@ -245,7 +255,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A sweep that keeps its transactions, consolidated."""
     path = tmp_path_factory.mktemp("kept") / "with {odd} [names]*"
     leave_runs(path, small_plan(tables="[1, 3]", scales="[2000, 150]", keep="transactions"))
-    consolidate(path, spark)
+    consolidate(SweepDirectory(path), spark)
     return path
 
 
@@ -277,11 +287,18 @@ def kept_copy(kept: Path, tmp_path: Path) -> tuple[Path, Path]:
     return path, sorted((path / "transactions").glob("*/*.parquet"))[3]
 
 
+def test_transactions_are_not_consolidated_without_spark(kept: Path, tmp_path: Path) -> None:
+    path, _ = kept_copy(kept, tmp_path)
+
+    with pytest.raises(SparkUnavailableError, match="transactions are consolidated on Spark"):
+        consolidate(SweepDirectory(path), None)
+
+
 def test_missing_transactions_are_named(kept: Path, tmp_path: Path, spark: SparkSession) -> None:
     path, run = kept_copy(kept, tmp_path)
     run.unlink()
 
-    assert refused(path, spark).startswith(f"{run}: cannot be read (No such file or directory); repeat the sweep")
+    assert refused(path, spark).startswith(f"{run}: does not exist; repeat the sweep")
 
 
 @pytest.mark.parametrize("damage", ["cut", "foreign"])

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from endive.pipeline.consolidate import consolidate
+from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan
 from endive.pipeline.run_rows import METRICS, RUN_SCHEMA
 from tests.pipeline.another_engine import differences, means_over_seeds, metrics_of_runs
@@ -27,7 +28,7 @@ def plan() -> Plan:
 def swept(tmp_path_factory: pytest.TempPathFactory, plan: Plan, spark: SparkSession) -> Path:
     path = tmp_path_factory.mktemp("swept")
     leave_runs(path, plan, parts=3)
-    consolidate(path, spark)
+    consolidate(SweepDirectory(path), spark)
     return path
 
 

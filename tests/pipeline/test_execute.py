@@ -35,7 +35,7 @@ def executed(
     directory = SweepDirectory(path)
     directory.prepare(plan)
     done = directory.done(plan)
-    return len(done), dict(execute(plan, directory, done, spark, progress))
+    return len(done), dict(execute(plan, directory, done, spark, progress).statuses)
 
 
 def with_event(victim: Run, event: Callable[[], None]) -> Callable[[SweepJob, int, int], TaskReport]:
@@ -64,7 +64,7 @@ def test_every_run_gives_the_row_that_it_gives_alone(spark: SparkSession, tmp_pa
     plan = small_plan()
     reported: list[tuple[int, float]] = []
 
-    found, statuses = executed(plan, tmp_path, spark, lambda runs, seconds: reported.append((runs, seconds)))
+    found, statuses = executed(plan, tmp_path, spark, lambda _, runs, seconds: reported.append((runs, seconds)))
 
     assert (found, statuses) == (0, {"done": 18})
     assert present(rows_of(tmp_path)) == present(expected_rows(plan))
@@ -209,7 +209,7 @@ def test_a_machine_with_another_version_is_refused(
 
 def test_a_directory_that_cannot_be_made_fails_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ResultError, match="cannot be made"):
+    with pytest.raises(ResultError, match="cannot be written"):
         executed(small_plan(), tmp_path / "file" / "out", spark)
 
 
@@ -219,5 +219,5 @@ def test_a_damaged_part_is_named_with_the_remedy(spark: SparkSession, tmp_path: 
     part = next(tmp_path.glob("runs/part-*"))
     part.write_bytes(part.read_bytes()[:50])
 
-    with pytest.raises(ResultError, match=rf"{part.name}.*delete it; its runs will be repeated"):
+    with pytest.raises(ResultError, match=rf"{part.name}.*delete it and repeat the sweep: its runs will be repeated"):
         executed(plan, tmp_path, spark)

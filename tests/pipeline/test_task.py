@@ -17,9 +17,7 @@ from tests.pipeline.sweeps import rows_of, small_plan
 def job_of(path: Path, plan: Plan) -> SweepJob:
     directory = SweepDirectory(path)
     directory.prepare(plan)
-    job = sweep_job(plan, directory, [Bin(plan.runs[:3], 1.0)])
-    job.markers.mkdir(parents=True)
-    return job
+    return sweep_job(plan, directory, [Bin(plan.runs[:3], 1.0)])
 
 
 def test_a_bin_is_one_file_and_a_repetition_changes_nothing(tmp_path: Path) -> None:
@@ -27,9 +25,9 @@ def test_a_bin_is_one_file_and_a_repetition_changes_nothing(tmp_path: Path) -> N
 
     first, second = run_bin(job, 0, attempt=1), run_bin(job, 0, attempt=2)
 
-    assert (first.statuses, second.statuses, first.error) == ({"done": 3}, {}, None)
+    assert (first.statuses, second.statuses, first.error) == ({"done": 3}, {"done": 3}, None)
     assert len(rows_of(tmp_path)) == 3
-    assert not list(job.markers.iterdir())
+    assert job.directory.list(".running/") == ()
 
 
 def test_a_result_that_cannot_be_written_is_an_error_of_the_sweep_and_no_failed_run(tmp_path: Path) -> None:
@@ -42,7 +40,7 @@ def test_a_result_that_cannot_be_written_is_an_error_of_the_sweep_and_no_failed_
     assert report.statuses == {}
     assert isinstance(report.error, ResultError)
     assert str(report.error).startswith(str(tmp_path / "transactions"))
-    assert not list(job.directory.glob("runs/*"))  # so the next start does the runs again
+    assert job.directory.list("runs/") == ()  # so the next start does the runs again
     assert SweepDirectory(tmp_path).done(plan) == set()
 
 
@@ -64,7 +62,7 @@ def test_a_run_that_left_two_markers_is_recorded_as_crashed(tmp_path: Path) -> N
     job = job_of(tmp_path, plan)
     experiment, seed = plan.runs[1]
     for attempt in (1, 2):
-        (job.markers / f"{experiment}-{seed}.{attempt}").touch()
+        job.directory.create(f"{job.markers}/{experiment}-{seed}.{attempt}", b"")
 
     assert run_bin(job, 0, attempt=3).statuses == {"done": 2, "crashed": 1}
 

@@ -96,7 +96,7 @@ def test_every_chart_is_drawn_without_network_or_errors(visit: Visit, directory:
     ids=["alone", "no load", "failed", "markup"],
 )
 def test_unusual_groups_are_drawn_without_errors(visit: Visit, tmp_path: Path, grid: Grid) -> None:
-    page, watch = visit(write_report(write_results(tmp_path, [grid], seeds=(1,))))
+    page, watch = visit(Path(write_report(write_results(tmp_path, [grid], seeds=(1,)))))
 
     assert watch.complaints == []
     charts = page.locator(".chart")
@@ -259,7 +259,7 @@ def test_a_phone_needs_no_scrolling_sideways(visit: Visit, directory: Path) -> N
 
 def test_the_table_sorts_and_filters(visit: Visit, tmp_path: Path) -> None:
     grids = [PROVIDERS, Grid("more", {"catalog.num_tables": (1, 2, 3, 4), SCALE: SCALES_MS[::3]}, "More tables")]
-    page = visit(write_report(write_results(tmp_path, grids, seeds=(1,))))[0]
+    page = visit(Path(write_report(write_results(tmp_path, grids, seeds=(1,)))))[0]
     rows = page.locator("#series tbody tr:visible")
     values = "rows => rows.map(row => Number(row.querySelector('td.n').dataset.v))"
 

@@ -184,7 +184,7 @@ EVIL = "</script><script>alert(1)</script> \"quoted\" 'single' & <b>"
 
 def test_names_are_text_and_never_markup(tmp_path: Path, directory: Path) -> None:
     grid = Grid(EVIL, {"storage.provider": ("s3", EVIL), SCALE: SCALES_MS[::4]}, EVIL)
-    page = Page(write_report(write_results(tmp_path, [grid], seeds=(1, 2), title=EVIL)))
+    page = Page(Path(write_report(write_results(tmp_path, [grid], seeds=(1, 2), title=EVIL))))
 
     assert page.count("script") == Page(directory / "report.html").count("script")
     assert page.count("b") == len(re.findall(r"<b>", (directory / "report.html").read_text(encoding="utf-8"))) // 3
@@ -195,7 +195,7 @@ def test_names_are_text_and_never_markup(tmp_path: Path, directory: Path) -> Non
 @pytest.mark.slow
 def test_the_page_of_the_published_suite_stays_small(tmp_path: Path) -> None:
     rest = Grid("tables", {"catalog.num_tables": tuple(range(1, 72)), SCALE: SCALES_MS})
-    path = write_report(write_results(tmp_path, [BIG, rest], seeds=(1, 2)))
+    path = Path(write_report(write_results(tmp_path, [BIG, rest], seeds=(1, 2))))
 
     assert len(BIG.experiments) + len(rest.experiments) == 1610
     assert path.stat().st_size < 4_000_000

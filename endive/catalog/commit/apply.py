@@ -22,7 +22,7 @@ from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.operations.dropped_tables import require_cleared
 from endive.catalog.operations.namespaces import require_namespace
-from endive.catalog.operations.table_rows import find_table, require_unused_uuid
+from endive.catalog.operations.table_rows import find_table, require_no_view, require_unused_uuid
 from endive.errors import CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
 
@@ -71,6 +71,7 @@ def apply_commit(
     for rows in fitting:
         if rows.base_uuid is None:
             yield from require_namespace(tx, rows.record.identifier[:-1])
+            yield from require_no_view(tx, rows.record.identifier)
             yield from require_unused_uuid(tx, rows.record.uuid)
             yield from require_cleared(tx, rows.record.uuid)
         result = yield from _install(tx, rows, commit_id, together)

@@ -17,7 +17,14 @@ from pyiceberg.table.update import (
 from endive.catalog.model.file_rows import FilesOfSnapshot
 from endive.catalog.model.names import Identifier
 
-PROPERTY_UPDATES: frozenset[type[TableUpdate]] = frozenset((SetPropertiesUpdate, RemovePropertiesUpdate))
+
+class RemovePropertiesIfPresent(RemovePropertiesUpdate):
+    """Removes properties, as Iceberg's library does it: those that are already gone are no conflict."""
+
+
+PROPERTY_UPDATES: frozenset[type[TableUpdate]] = frozenset(
+    (SetPropertiesUpdate, RemovePropertiesUpdate, RemovePropertiesIfPresent)
+)
 
 
 @dataclass(frozen=True)

@@ -97,9 +97,14 @@ def branch_of(append: TableChange) -> str:
 
 
 def _is_append(change: TableChange) -> bool:
-    """Whether a change only adds files to one branch, whatever the branch contains."""
+    """Whether a change only adds files to one branch, whatever the branch contains.
+
+    A change that removes a branch before it adds to it replaces the table, as `CREATE OR REPLACE TABLE` does.
+    """
     if AddSnapshotUpdate not in change.kinds or AssertUnmoved in change.required:
         return False
+    if RemoveSnapshotRefUpdate in change.kinds:
+        return False  # it replaces the table's content
     snapshots = change.added_snapshots
     moves = [update for update in change.updates if isinstance(update, SetSnapshotRefUpdate)]
     return (
@@ -177,10 +182,14 @@ def _check_removals(change: TableChange, metadata: TableMetadata) -> None:
 
 
 def _check_sequence_numbers(change: TableChange, metadata: TableMetadata) -> None:
-    """Refuse a snapshot whose sequence number was assigned to another one: deletes depend on the order."""
-    for snapshot in _used_sequence_numbers(change, metadata):
-        used = f"has sequence number {snapshot.sequence_number}; {last_sequence_number(metadata)} is already assigned"
-        raise CommitConflictError(text_of(change.identifier), f"{_described(snapshot)}, {used}")
+    """Refuse a snapshot whose sequence number was assigned to another one: deletes depend on the order.
+
+    A snapshot without a parent has no older files, so its number may be any, as in Iceberg's library: a replaced table.
+    """
+    used = [one for one in _used_sequence_numbers(change, metadata) if one.parent_snapshot_id is not None]
+    for snapshot in used:
+        number = f"has sequence number {snapshot.sequence_number}; {last_sequence_number(metadata)} is already assigned"
+        raise CommitConflictError(text_of(change.identifier), f"{_described(snapshot)}, {number}")
 
 
 def _used_sequence_numbers(change: TableChange, metadata: TableMetadata) -> list[Snapshot]:

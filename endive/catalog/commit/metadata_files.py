@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
+from pydantic import BaseModel
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import Compressor, FromInputFile
 from pyiceberg.table.locations import load_location_provider
@@ -52,7 +53,8 @@ class MetadataFiles:
 
     def write(self, metadata: TableMetadata, location: str) -> None:
         """Write a metadata file. Its location is unique, so it is not checked whether a file exists there."""
-        body = metadata.model_dump_json(exclude_none=not _says_no_snapshot()).encode()
+        # Past PyIceberg's own method, which refuses tables of format 3.
+        body = BaseModel.model_dump_json(metadata, exclude_none=not _says_no_snapshot(), by_alias=True).encode()
         compress = Compressor.get_compressor(location).bytes_compressor()
         with self.io(location, metadata.properties).new_output(location).create(overwrite=True) as stream:
             stream.write(compress(body))

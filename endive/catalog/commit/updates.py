@@ -7,7 +7,8 @@ records are shared between threads, and nothing in them is changed in place.
 
 from collections.abc import Sequence
 
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.exceptions import ValidationError as IcebergValidationError
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
     AddSchemaUpdate,
@@ -21,13 +22,13 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableUpdate,
     UpgradeFormatVersionUpdate,
-    update_table_metadata,
 )
 
-from endive.catalog.commit.change import PROPERTY_UPDATES, TableChange
+from endive.catalog.commit.change import PROPERTY_UPDATES, RemovePropertiesIfPresent, TableChange
+from endive.catalog.commit.renumbering import renumbered
 from endive.catalog.iceberg import empty_table_metadata, with_log_entry, with_updates
 from endive.catalog.model.names import text_of
-from endive.errors import CommitConflictError
+from endive.errors import CommitConflictError, ConfigurationError
 
 STRUCTURE_FIELDS = (
     "schemas",
@@ -59,14 +60,28 @@ def applied(change: TableChange, base: TableMetadata | None, previous: str, now_
     `previous`: the metadata file that goes into the metadata log; empty: none.
     """
     if base is None:
-        return _at(update_table_metadata(empty_table_metadata(), change.updates, enforce_validation=True), None, now_ms)
+        return _at(_created(change), None, now_ms)
     now_ms = max(now_ms, base.last_updated_ms + 1)  # time does not go backwards in a table
     try:
         new = updated(base, change.updates, previous, now_ms)
     except KeyError as error:
         problem = f"property {error.args[0]!r} was already removed by a concurrent commit"
         raise CommitConflictError(text_of(change.identifier), problem) from error
+    except ValueError as error:
+        raise ConfigurationError(text_of(change.identifier), [str(error)]) from error
     return _at(new, base, now_ms)
+
+
+def _created(change: TableChange) -> TableMetadata:
+    """Return the metadata of a table that a change creates."""
+    try:
+        new = with_updates(empty_table_metadata(), change.updates)
+        new.spec().check_compatible(new.schema())
+        new.sort_order().check_compatible(new.schema())
+        return TableMetadataUtil.parse_obj(new.model_dump())
+    except (ValueError, StopIteration, IcebergValidationError) as error:
+        problem = str(error) or "its current schema or partition spec is missing"
+        raise ConfigurationError(text_of(change.identifier), [problem]) from error
 
 
 def updated(base: TableMetadata, updates: Sequence[TableUpdate], previous: str, now_ms: int) -> TableMetadata:
@@ -77,7 +92,7 @@ def updated(base: TableMetadata, updates: Sequence[TableUpdate], previous: str, 
 
 
 def _with_all(base: TableMetadata, updates: Sequence[TableUpdate], now_ms: int) -> TableMetadata:
-    new = with_updates(base, updates)
+    new = with_updates(base, renumbered(base, updates))
     if new is base:
         return base
     if base.last_updated_ms == new.last_updated_ms:
@@ -98,6 +113,8 @@ def _with_properties(base: TableMetadata, updates: Sequence[TableUpdate], now_ms
             has_changes = has_changes or bool(update.updates)
         elif isinstance(update, RemovePropertiesUpdate):
             for name in update.removals:
+                if name not in properties and isinstance(update, RemovePropertiesIfPresent):
+                    continue
                 del properties[name]
                 has_changes = True
     return base.model_copy(update={"properties": properties, "last_updated_ms": now_ms}) if has_changes else base
@@ -106,9 +123,9 @@ def _with_properties(base: TableMetadata, updates: Sequence[TableUpdate], now_ms
 def structure_after(change: TableChange, base: TableMetadata | None) -> TableMetadata:
     """Return the metadata with a change's schemas, specs and properties, but without its snapshots."""
     updates = tuple(update for update in change.updates if isinstance(update, STRUCTURE_UPDATES))
-    if base is not None and not updates:
-        return base
-    return update_table_metadata(base if base is not None else empty_table_metadata(), updates)
+    if base is None:
+        return with_updates(empty_table_metadata(), updates)
+    return with_updates(base, renumbered(base, updates)) if updates else base
 
 
 def _at(new: TableMetadata, base: TableMetadata | None, now_ms: int) -> TableMetadata:

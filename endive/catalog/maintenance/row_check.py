@@ -15,6 +15,7 @@ from endive.catalog.model.catalog_records import (
 from endive.catalog.model.file_rows import decoded_file
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
+from endive.catalog.model.view_records import ViewRecord
 from endive.catalog.operations.dropped_tables import DroppedTable
 from endive.errors import CorruptObjectError
 from endive.protocol.requests import Steps
@@ -51,13 +52,14 @@ class RowsReport:
 def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     """Check every row by itself."""
     spaces: dict[str, Rows] = {}
-    for space in (keys.NAMESPACES, keys.TABLES, keys.DROPPED, *BY_UUID):
+    for space in (keys.NAMESPACES, keys.TABLES, keys.VIEWS, keys.DROPPED, *BY_UUID):
         spaces[space] = yield from tx.scan(space.encode())
     results = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
     records, findings = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
     findings += _read(
         spaces[keys.NAMESPACES], NamespaceRecord.decoded, lambda one, _: keys.namespace_key(one.namespace)
     )[1]
+    findings += _read(spaces[keys.VIEWS], ViewRecord.decoded, lambda one, _: keys.view_key(one.identifier))[1]
     snapshots, unreadable = _read(spaces[keys.SNAPSHOTS], SnapshotRecord.decoded, _snapshot_key)
     findings += unreadable
     findings += _read(spaces[keys.HISTORY], decoded_history, lambda _, key: key)[1]

@@ -3,6 +3,7 @@
     __catalog                                    the catalog itself
     __namespaces/{namespace}                     a namespace
     __tables/{namespace}/{table}                 a table
+    __views/{namespace}/{view}                   a view
     __snapshots/{uuid}/{snapshot id}             a snapshot of a table
     __history/{uuid}/{number}                    when which snapshot became current
     __files/{uuid}/{snapshot id}/{path}          a file that a snapshot added, deleted, or has from an expired ancestor
@@ -25,6 +26,7 @@ from endive.catalog.model.names import Identifier
 CATALOG = b"__catalog"
 NAMESPACES = "__namespaces/"
 TABLES = "__tables/"
+VIEWS = "__views/"
 SNAPSHOTS = "__snapshots/"
 HISTORY = "__history/"
 FILES = "__files/"
@@ -83,6 +85,27 @@ def table_from(key: bytes) -> Identifier:
     """Return the table whose key this is."""
     namespace, _, table = key.decode().removeprefix(TABLES).partition("/")
     return (*_split(namespace), unquote(table))
+
+
+def view_key(identifier: Identifier) -> bytes:
+    """Return the key of a view's record."""
+    return (f"{VIEWS}{_joined(identifier[:-1])}/" + escaped(identifier[-1])).encode()
+
+
+def views_in(namespace: Identifier) -> bytes:
+    """Return the prefix of the views of a namespace, without those of its inner namespaces."""
+    return f"{VIEWS}{_joined(namespace)}/".encode()
+
+
+def views_below(namespace: Identifier) -> bytes:
+    """Return the prefix of the views in the namespaces inside one; of all views for `()`."""
+    return (VIEWS + (_joined(namespace) + "." if namespace else "")).encode()
+
+
+def view_from(key: bytes) -> Identifier:
+    """Return the view whose key this is."""
+    namespace, _, view = key.decode().removeprefix(VIEWS).partition("/")
+    return (*_split(namespace), unquote(view))
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
 """Namespaces: transaction functions, and the operations of a catalog.
 
-A namespace exists if it has a record, or if a namespace or a table inside it does: `create` of `a.b` makes `a` exist,
-as in PyIceberg's SQL catalog. It can be dropped when it holds neither tables nor namespaces.
+A namespace exists if it has a record, or if a namespace, a table or a view inside it does: `create` of `a.b` makes `a`
+exist, as in PyIceberg's SQL catalog. It can be dropped when it holds neither tables nor views nor namespaces.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,6 +15,9 @@ from endive.catalog.model.keys import (
     table_from,
     tables_below,
     tables_in,
+    view_from,
+    views_below,
+    views_in,
 )
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
@@ -36,7 +39,8 @@ def namespace_exists(tx: StoreTransaction, namespace: Identifier) -> Steps[bool]
     """Whether there is such a namespace."""
     if (yield from tx.get(namespace_key(namespace))) is not None:
         return True
-    for prefix in (namespaces_below(namespace), tables_in(namespace), tables_below(namespace)):
+    inside = (namespaces_below, tables_in, tables_below, views_in, views_below)
+    for prefix in (of(namespace) for of in inside):
         rows = yield from tx.scan(prefix)
         if rows:
             return True
@@ -67,9 +71,10 @@ def drop_namespace(tx: StoreTransaction, namespace: Identifier) -> Steps[None]:
     """Drop an empty namespace."""
     yield from require_namespace(tx, namespace)
     tables = yield from tx.scan(tables_in(namespace))
+    views = yield from tx.scan(views_in(namespace))
     inner = yield from namespaces_in(tx, namespace)
-    if tables or inner:
-        raise NamespaceNotEmptyError(text_of(namespace), len(tables), len(inner))
+    if tables or views or inner:
+        raise NamespaceNotEmptyError(text_of(namespace), len(tables), len(inner), len(views))
     tx.delete(namespace_key(namespace))
 
 
@@ -79,7 +84,8 @@ def namespaces_in(tx: StoreTransaction, namespace: Identifier) -> Steps[tuple[Id
     records = yield from tx.scan(namespaces_below(namespace))
     tables = yield from tx.scan(tables_below(namespace))
     found = {namespace_from(key)[:depth] for key, _ in records}
-    found |= {table_from(key)[:-1][:depth] for key, _ in tables}
+    views = yield from tx.scan(views_below(namespace))
+    found |= {table_from(key)[:-1][:depth] for key, _ in tables} | {view_from(key)[:-1][:depth] for key, _ in views}
     return tuple(sorted(found))
 
 
@@ -123,9 +129,11 @@ class Namespaces:
         self._store = store
         self._new_id = new_id
 
-    def create(self, namespace: str | Identifier, properties: Mapping[str, str] | None) -> None:
-        """Create a namespace."""
-        name, creation_id = namespace_of(namespace), self._new_id()
+    def create(
+        self, namespace: str | Identifier, properties: Mapping[str, str] | None, given_id: str | None = None
+    ) -> None:
+        """Create a namespace. `given_id`: the caller's creation id; None: a new one is drawn."""
+        name, creation_id = namespace_of(namespace), given_id or self._new_id()
         checked = _checked_properties(text_of(name), properties or {})
         retrying(lambda: self._store.transact(lambda tx: create_namespace(tx, name, checked, creation_id)))
 

@@ -24,6 +24,7 @@ from endive.catalog.model.keys import (
     table_from,
     table_key,
     tables_in,
+    view_key,
 )
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
@@ -134,11 +135,24 @@ def create_table(
         return
     if there is not None:
         raise AlreadyInCatalogError("Table", text_of(record.identifier))
+    yield from require_no_view(tx, record.identifier)
     if not has_new_uuid:
         yield from require_unused_uuid(tx, record.uuid)
         yield from require_cleared(tx, record.uuid)
     for key, value in rows:
         tx.put(key, value)
+
+
+def require_no_view(tx: StoreTransaction, identifier: Identifier) -> Steps[None]:
+    """Raise if a view has this name: tables and views share their names."""
+    if (yield from tx.get(view_key(identifier))) is not None:
+        raise AlreadyInCatalogError("View with same name", text_of(identifier))
+
+
+def rename_taken(kind: str, source: Identifier, target: Identifier) -> AlreadyInCatalogError:
+    """Return the error of a rename to a name that another table or view has."""
+    text = text_of(target)
+    return AlreadyInCatalogError(kind, text, f"Cannot rename {text_of(source)} to {text}. {kind} already exists")
 
 
 def require_unused_uuid(tx: StoreTransaction, uuid: UUID) -> Steps[None]:
@@ -180,6 +194,8 @@ def rename_table(tx: StoreTransaction, source: Identifier, target: Identifier, u
     record = yield from require_table(tx, source)
     if there is not None:
         raise AlreadyInCatalogError("Table", text_of(target))
+    if (yield from tx.get(view_key(target))) is not None:
+        raise rename_taken("View", source, target)
     tx.delete(table_key(source))
     tx.put(table_key(target), replace(record, identifier=target).encoded())
     return record.uuid

@@ -13,8 +13,10 @@ from pyiceberg.table.sorting import SortOrder
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.publisher import Publisher
 from endive.catalog.connection import FOLDER
+from endive.catalog.iceberg import with_row_ids
 from endive.catalog.maintenance.purge import clear_dropped, clear_if_dropped, finish_drop, require_gc_enabled
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, encoded_history
+from endive.catalog.model.default_values import with_default_values
 from endive.catalog.model.keys import history_key, imported_key, snapshot_key, table_key
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction, TransactionalStore
@@ -24,7 +26,7 @@ from endive.catalog.operations.namespaces import namespace_properties, require_n
 from endive.catalog.operations.retries import dropping, retrying
 from endive.catalog.operations.table_rows import TableView
 from endive.catalog.settings import require_known
-from endive.errors import AlreadyInCatalogError, ConfigurationError, NotInCatalogError
+from endive.errors import AlreadyInCatalogError, ConfigurationError, NotInCatalogError, OutcomeUnknownError
 from endive.protocol.requests import Steps
 
 
@@ -64,14 +66,19 @@ class TablesInStore:
         partition_spec: PartitionSpec,
         sort_order: SortOrder,
         properties: Mapping[str, str],
+        uuid: UUID | None = None,
     ) -> LoadedTable:
-        """Create an empty table: its metadata file, then its rows."""
+        """Create an empty table: its metadata file, then its rows. A table of the given uuid is returned as it is."""
         self.store.read(lambda tx: require_namespace(tx, name[:-1]))
-        metadata = self.new_metadata(name, schema, location, partition_spec, sort_order, properties)
+        known = self.store.read(lambda tx: table_rows.find_table(tx, name)) if uuid is not None else None
+        if known is not None and known.uuid == uuid:
+            return self.load(name)
+        metadata = self.new_metadata(name, schema, location, partition_spec, sort_order, properties, uuid)
         metadata_location = self.files.new_location(metadata, "")
         self.files.write(metadata, metadata_location)
         try:
-            self._install(TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms), metadata)
+            record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
+            self._install(record, metadata, has_new_uuid=uuid is None)
         except (AlreadyInCatalogError, NotInCatalogError):
             self.files.delete(metadata_location)  # its location belongs to no table, so no search for orphans finds it
             raise
@@ -85,19 +92,24 @@ class TablesInStore:
         partition_spec: PartitionSpec,
         sort_order: SortOrder,
         properties: Mapping[str, str],
+        given_uuid: UUID | None = None,
     ) -> TableMetadata:
-        """Return the metadata of a table to be created, with a new uuid and new field ids."""
+        """Return the metadata of a table to be created, with new field ids, and a new uuid unless one is given."""
         require_known(properties, "table", text_of(name))
-        uuid = UUID(self._new_id(), version=4)
-        place = self.location_for(name, uuid, location)
-        return new_table_metadata(schema, partition_spec, sort_order, place, dict(properties), uuid)
+        uuid = given_uuid or UUID(self._new_id(), version=4)
+        place = self.location_for(name, uuid.hex, location)
+        new = new_table_metadata(schema, partition_spec, sort_order, place, dict(properties), uuid)
+        columns = with_default_values(schema, new.schema())
+        if columns is not new.schema():
+            new = new.model_copy(update={"schemas": [columns]})
+        return with_row_ids(new)
 
     def register(self, name: Identifier, metadata_location: str) -> LoadedTable:
         """Add a table by its metadata file, with all its snapshots, refs and history."""
         metadata = self.files.read(metadata_location)
         checked_location(name, metadata.location)
         record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
-        self._install(record, metadata, has_new_uuid=False)
+        self._install(record, metadata, has_new_uuid=False, imported=True)
         return LoadedTable(name, 0, metadata, metadata_location)
 
     def imported_from(self, name: Identifier) -> str | None:
@@ -110,7 +122,9 @@ class TablesInStore:
 
         return self.store.read(look)
 
-    def _install(self, record: TableRecord, metadata: TableMetadata, has_new_uuid: bool = True) -> None:
+    def _install(
+        self, record: TableRecord, metadata: TableMetadata, has_new_uuid: bool, imported: bool = False
+    ) -> None:
         rows: list[KeyValue] = [
             (snapshot_key(record.uuid, one.snapshot_id), SnapshotRecord(record.uuid, number, one, "none").encoded())
             for number, one in enumerate(metadata.snapshots)
@@ -127,8 +141,9 @@ class TablesInStore:
             history_length=len(metadata.snapshot_log),
         )
         rows.append((table_key(record.identifier), record.encoded()))
-        if not has_new_uuid:
+        if imported:
             rows.append((imported_key(record.uuid), record.metadata_location.encode()))
+        if not has_new_uuid:
             clear_if_dropped(self.store, record.uuid)
 
         def install(is_retry: bool) -> None:
@@ -181,6 +196,29 @@ class TablesInStore:
         dropping(lambda: self.store.transact(lambda tx: table_rows.drop_table(tx, name, found.uuid, version, purge)))
         finish_drop(self.store, self.files, found.uuid)
 
+    def drop_published(self, loaded: LoadedTable) -> bool:
+        """Remove a table if its metadata file shows its newest state; False if it has changed since it was loaded."""
+
+        def drop(tx: StoreTransaction) -> Steps[bool]:
+            record = yield from table_rows.find_table(tx, loaded.identifier)
+            if record is None or record.uuid != loaded.uuid:
+                raise NotInCatalogError("Table", text_of(loaded.identifier))
+            if record.is_dirty or record.version != loaded.version:
+                return False
+            yield from table_rows.drop_table(tx, loaded.identifier, loaded.uuid)
+            return True
+
+        try:
+            dropped = self.store.transact(drop)
+        except OutcomeUnknownError:
+            try:
+                dropped = self.store.transact(drop)
+            except NotInCatalogError:
+                dropped = True
+        if dropped:
+            finish_drop(self.store, self.files, loaded.uuid)
+        return dropped
+
     def finish_purge(self, name: Identifier) -> bool:
         """Delete what is left of a table that was dropped with `purge` under this name; False if nothing is."""
         left = [one for one in self.store.read(dropped_tables) if one.table.identifier == name and one.purge]
@@ -192,8 +230,8 @@ class TablesInStore:
         """Finish interrupted drops; return how many."""
         return clear_dropped(self.store, self.files)
 
-    def location_for(self, name: Identifier, uuid: UUID, location: str | None) -> str:
-        """Return the location of a new table: the given one, or one that no other table ever has."""
+    def location_for(self, name: Identifier, uuid: str, location: str | None) -> str:
+        """Return the location of a new table or view: the given one, or one that no other table ever has."""
         if location:
             return checked_location(name, location)
         base = self.store.read(lambda tx: namespace_properties(tx, name[:-1])).get("location")
@@ -203,7 +241,7 @@ class TablesInStore:
                 ["no location: give the table one, or the catalog a warehouse, or the namespace a location"],
             )
         folder = base.rstrip("/") if base else "/".join((self.warehouse, *map(_folder, name[:-1])))
-        return checked_location(name, f"{folder}/{_folder(name[-1])}-{uuid.hex[:8]}")
+        return checked_location(name, f"{folder}/{_folder(name[-1])}-{uuid[:8]}")
 
 
 def checked_location(name: Identifier, location: str) -> str:

@@ -1,0 +1,119 @@
+"""`endive serve`: Iceberg's REST catalog."""
+
+import logging
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from endive.catalog import KVCatalog
+from endive.cli.catalog.arguments import Endpoint, Properties, as_typed, reach, require_lasting
+from endive.cli.console import errors, output, warn
+from endive.errors import ConfigurationError
+from endive.logs import LogForm, show_logs
+from endive.server.access import Tokens, new_token
+from endive.server.application import Application
+from endive.server.asgi import Asgi, Limits
+from endive.server.routes import ROOTS
+from endive.server.running import LOOPBACK, is_loopback, listen, server_of, url_of
+
+PORT = 8181
+"""The port of Iceberg's own examples."""
+
+
+def serve(
+    urls: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="URL…", help="A directory or a bucket; `NAME=URL` to serve several, each a warehouse of its name."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on. All but loopback need `--tokens`.")] = LOOPBACK,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = PORT,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML file with the hashes of the bearer tokens that are accepted."),
+    ] = None,
+    add_token: Annotated[
+        str | None,
+        typer.Option("--new-token", metavar="NAME", help="Print a new token and its line for FILE, and end."),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate chain (PEM), for HTTPS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Private key (PEM) of the certificate.")] = None,
+    create: Annotated[bool, typer.Option("--create", help="Create a catalog where there is none.")] = False,
+    threads: Annotated[int, typer.Option(min=1, help="Requests that run at the same time.")] = Limits.threads,
+    logs: Annotated[LogForm | None, typer.Option("--log", help="Write logs to standard error.")] = None,
+    endpoint: Endpoint = None,
+    properties: Properties = None,
+) -> None:
+    """Serve catalogs by Iceberg's REST protocol: for Spark SQL, Trino, Flink, DuckDB, PyIceberg and others.
+
+    `endive serve s3://bucket/lake`, then in a client: `type=rest`, `uri=http://127.0.0.1:8181`. Without `--tokens`
+    everybody on this machine may do everything, and no other machine is let in.
+    """
+    if add_token is not None:
+        token, line = new_token(add_token)
+        output.print(f"token: {token}\nfor the file, under [tokens]: {line}", soft_wrap=True)
+        return
+    named = _warehouses(urls or [])
+    known = Tokens.load(tokens) if tokens is not None else None
+    _require_safe(host, known, tls_certificate, tls_key)
+    settings = reach(endpoint, properties)
+    if logs is not None:
+        show_logs(logs, sys.stderr, logging.INFO)
+    with ExitStack() as stack:
+        catalogs = {}
+        for name, url in named.items():
+            require_lasting(url, settings)
+            with as_typed(url):
+                catalogs[name] = stack.enter_context(KVCatalog.open(url, None, settings, create))
+        asgi = Asgi(Application(catalogs, known), Limits(threads=threads))
+        listening = stack.enter_context(listen(host, port))
+        server = server_of(asgi, tls_certificate, tls_key)
+        address = url_of(listening)
+        if tls_certificate is not None:
+            address = address.replace("http://", "https://", 1)
+        for name, catalog in catalogs.items():
+            errors.print(f"warehouse {name}: {catalog.url}", soft_wrap=True)
+        if known is None:
+            warn(("no authentication: every process on this machine may read and change everything",))
+        errors.print(f"listening on {address}; Ctrl-C ends it", soft_wrap=True)
+        server.run(sockets=[listening])
+        asgi.close()
+
+
+def _warehouses(urls: list[str]) -> dict[str, str]:
+    """Return URLs by the names of their warehouses."""
+    if not urls:
+        raise ConfigurationError("endive serve", ["a URL is missing: a directory or a bucket"])
+    named: dict[str, str] = {}
+    problems = []
+    for text in urls:
+        name, is_named, url = text.partition("=")
+        if not is_named or "/" in name:
+            name, url = ("lake" if len(urls) == 1 else text.rstrip("/").rpartition("/")[2]), text
+        if name in named:
+            problems.append(f"two warehouses are called {name!r}: write NAME=URL")
+        if name in ROOTS or not name or "/" in name:
+            problems.append(f"{name!r} cannot be the name of a warehouse: write NAME=URL")
+        named[name] = url
+    if problems:
+        raise ConfigurationError("endive serve", problems)
+    return named
+
+
+def _require_safe(host: str, tokens: Tokens | None, certificate: Path | None, key: Path | None) -> None:
+    """Refuse to let other machines in without authentication."""
+    problems = []
+    if tokens is None and not is_loopback(host):
+        problems.append(f"{host} can be reached from other machines: give --tokens FILE, or listen on {LOOPBACK}")
+    if (certificate is None) != (key is None):
+        problems.append("--tls-certificate and --tls-key belong together")
+    if problems:
+        raise ConfigurationError("endive serve", problems)
+    if certificate is None and not is_loopback(host):
+        warn(("no TLS: tokens can be read on the way; give --tls-certificate and --tls-key, or put a proxy in front",))

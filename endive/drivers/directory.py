@@ -1,0 +1,155 @@
+"""A directory of whole files, on this machine or on an object store: `sweeps/x`, `s3://bucket/sweeps/x`.
+
+Both kinds use the same code. A file appears whole or not at all; `create` decides which of several writers wins;
+nothing is renamed, and nobody relies on a listing that shows what was written a moment ago.
+
+Requests are repeated where that is safe. An error that remains becomes one `ResultError` that names the file and the
+remedy.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+from endive.drivers.blocking import BlockingDriver
+from endive.errors import ConfigurationError, EndiveError, OutcomeUnknownError, ResultError, StorageUnavailableError
+from endive.objects import ObjectStore, open_objects
+from endive.objects.api import require_conditional_writes
+from endive.objects.remote import SCHEMES
+from endive.protocol.requests import Delete, Get, GetAll, List, ObjectInfo, Put, create
+
+REPEAT = "repeat the command: finished work is kept"
+
+REMEDIES = {
+    "expired": f"renew the credentials, then {REPEAT}",
+    "nosuchbucket": "create the bucket, or correct the URL",
+    "containernotfound": "create the container, or correct the URL",
+    "permanentredirect": "set the region to that of the bucket: AWS_REGION",
+    "authorizationheadermalformed": "set the region to that of the bucket: AWS_REGION",
+    "illegallocationconstraint": "set the region to that of the bucket: AWS_REGION",
+    "no credentials": f"see to the credentials, then {REPEAT}",
+    "403": "see to the permissions of the credentials, or choose another --out",
+    "forbidden": "see to the permissions of the credentials, or choose another --out",
+    "accessdenied": "see to the permissions of the credentials, or choose another --out",
+    "invalidaccesskeyid": "correct the credentials",
+    "signaturedoesnotmatch": "correct the credentials",
+}
+"""By a sign in the message of an object store: what to do."""
+
+NO_SPACE = "free some space or choose another --out"
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory by its path or URL. It travels to other processes; each opens a connection of its own."""
+
+    url: str | Path
+    endpoint: str | None = None
+    """Address of an S3-compatible server or of an emulator."""
+
+    def __post_init__(self) -> None:
+        """Replace the path of a local directory by its absolute form."""
+        parts = urlsplit(str(self.url))
+        if parts.scheme in SCHEMES:
+            object.__setattr__(self, "url", str(self.url).rstrip("/"))
+        elif parts.scheme in ("", "file") or "://" not in str(self.url):
+            path = unquote(parts.path) if parts.scheme == "file" else str(self.url)
+            object.__setattr__(self, "url", str(Path(path).absolute()))
+        else:
+            known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+            raise ConfigurationError(str(self.url), [f"not a directory; write a path, {known}"])
+
+    @classmethod
+    def at(cls, place: "Directory | str | Path", endpoint: str | None = None) -> Self:
+        """Return the directory at a path or URL, or that of another one."""
+        return cls(place.url, place.endpoint) if isinstance(place, Directory) else cls(place, endpoint)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.url, self.endpoint)
+
+    def __str__(self) -> str:
+        return str(self.url)
+
+    def place(self, path: str) -> str:
+        """Return the full path or URL of a file."""
+        return f"{self}/{path}"
+
+    @property
+    def local(self) -> Path | None:
+        """The path on this machine; None if the directory is on an object store."""
+        return None if "://" in str(self.url) else Path(self.url)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return str(self.url).rpartition("/")[2]
+
+    @cached_property
+    def objects(self) -> ObjectStore:
+        """The object store behind it."""
+        return require_conditional_writes(open_objects(str(self.url), endpoint=self.endpoint))
+
+    @cached_property
+    def _driver(self) -> BlockingDriver:
+        return BlockingDriver(self.objects)
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content; None if it does not exist."""
+        with self._errors(path, "read"):
+            return self._driver.answer(Get(path))  # type: ignore[no-any-return]
+
+    def read_all(self, paths: Sequence[str]) -> tuple[bytes | None, ...]:
+        """Return the contents of several files, fetched side by side."""
+        with self._errors(paths[0] if paths else "", "read"):
+            return self._driver.answer(GetAll(tuple(paths)))  # type: ignore[no-any-return]
+
+    def write(self, path: str, body: bytes) -> None:
+        """Write a file, replacing any other."""
+        with self._errors(path, "written"):
+            self._driver.answer(Put(path, body))
+
+    def create(self, path: str, body: bytes) -> bool:
+        """Write a file if there is none of that name. False: there is one, and it is unchanged."""
+        with self._errors(path, "written"):
+            return self._driver.run(create(path, body))
+
+    def list(self, prefix: str) -> tuple[ObjectInfo, ...]:
+        """Return the files whose path starts with `prefix`, sorted by path."""
+        with self._errors(prefix, "listed"):
+            return self._driver.answer(List(prefix))  # type: ignore[no-any-return]
+
+    def delete(self, path: str) -> None:
+        """Delete a file. Idempotent."""
+        with self._errors(path, "deleted"):
+            self._driver.answer(Delete(path))
+
+    def delete_all(self, folder: str) -> None:
+        """Delete every file below `folder`."""
+        for info in self.list(f"{folder}/"):
+            self.delete(info.path)
+        if self.local:
+            rmtree(self.local / folder, ignore_errors=True)  # what is left is empty
+
+    @contextmanager
+    def _errors(self, path: str, done: str) -> Iterator[None]:
+        """Turn the object store's errors into one message."""
+        try:
+            yield
+        except OutcomeUnknownError as error:
+            raise ResultError(self.place(path), "whether it was written is not known", REPEAT) from error
+        except (ConfigurationError, ResultError):
+            raise
+        except EndiveError as error:
+            problem = str(getattr(error, "problem", error))
+            is_passing = isinstance(error, StorageUnavailableError)
+            remedy = REPEAT if is_passing else self._remedy(problem)
+            raise ResultError(self.place(path), f"cannot be {done} ({problem})", remedy) from error
+
+    def _remedy(self, problem: str) -> str:
+        said = problem.lower()
+        return NO_SPACE if self.local else next((remedy for sign, remedy in REMEDIES.items() if sign in said), NO_SPACE)

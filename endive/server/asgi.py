@@ -1,0 +1,128 @@
+"""HTTP by ASGI, without a framework: read a request within limits, run the application on a thread, send the answer.
+
+Catalog calls block, so every request has a thread of a pool. Commits that wait there for the store become one commit
+batch. When all threads are busy and the queue is full, a request is refused with 429 before anything was done.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from endive.drivers.blocking import random_id
+from endive.logs import log_event
+from endive.server.application import Application
+from endive.server.errors import HttpError, try_again
+from endive.server.http import Request, Response, error_response, query_of
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of a request and of the work in progress."""
+
+    body_bytes_max: int = 32 * 1024 * 1024
+    """A commit that removes 100,000 snapshots has 2 MB; a schema of 10,000 columns 1 MB."""
+    body_timeout_s: float = 60.0
+    threads: int = 256
+    """Requests that run at the same time: each mostly waits for the object store."""
+    waiting_max: int = 1024
+    """Requests that wait for a thread; more are refused."""
+
+
+class Asgi:
+    """The ASGI application."""
+
+    def __init__(self, application: Application, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+        self._application = application
+        self._limits = limits
+        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="endive-request")
+        self._in_progress = 0
+
+    def close(self) -> None:
+        """Wait for the requests in progress, and end the threads."""
+        self._pool.shutdown(wait=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        request_id = random_id()
+        try:
+            request = await self._read(scope, receive)
+            response = await self._run(request)
+        except HttpError as error:
+            response = error_response(error)
+        log_event(
+            log,
+            "answered",
+            level=logging.DEBUG,
+            request_id=request_id,
+            method=scope["method"],
+            path=scope["path"],
+            status=response.status,
+        )
+        await _respond(response, request_id, scope["method"] == "HEAD", send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> Request:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            async with asyncio.timeout(self._limits.body_timeout_s):
+                body = await self._body(receive)
+        except TimeoutError as error:
+            raise HttpError(408, "RequestTimeoutException", "The body did not arrive in time") from error
+        path = scope.get("raw_path") or scope["path"].encode()
+        query = query_of(scope["query_string"].decode("latin-1"))
+        return Request(scope["method"], path.decode("latin-1"), query, headers, body)
+
+    async def _body(self, receive: Receive) -> bytes:
+        parts, size, more = [], 0, True
+        while more:
+            message = await receive()
+            part = message.get("body", b"")
+            size += len(part)
+            if size > self._limits.body_bytes_max:
+                raise HttpError(
+                    413, "BadRequestException", f"The body has more than {self._limits.body_bytes_max} bytes"
+                )
+            parts.append(part)
+            more = message.get("more_body", False)
+        return b"".join(parts)
+
+    async def _run(self, request: Request) -> Response:
+        if self._in_progress >= self._limits.threads + self._limits.waiting_max:
+            raise try_again("Too many requests are in progress; nothing was done")
+        self._in_progress += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._pool, self._application.answer, request)
+        finally:
+            self._in_progress -= 1
+
+
+async def _respond(response: Response, request_id: str, is_head: bool, send: Send) -> None:
+    headers = [(b"x-request-id", request_id.encode())]
+    headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
+    if response.status not in (204, 304):
+        headers.append((b"content-type", response.media_type.encode()))
+        headers.append((b"content-length", str(len(response.body)).encode()))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if is_head else response.body})
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

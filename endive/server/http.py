@@ -1,0 +1,110 @@
+"""Requests and responses as values: handlers are functions from one to the other, and know nothing of sockets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from endive.server.errors import HttpError, bad_request
+
+T = TypeVar("T")
+
+JSON = "application/json"
+SEPARATOR = "\x1f"
+"""Between the levels of a namespace in a path or parameter: the default of Iceberg's specification."""
+PAGE_SIZE_MAX = 1000
+"""Entries of a page, whatever the client asks for."""
+
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One HTTP request, read completely."""
+
+    method: str
+    path: str
+    """The path as it was sent, still percent-encoded."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By their names in lower case."""
+    body: bytes = b""
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The decoded parts of the path. A `%2F` inside a part stays there as a slash."""
+        return tuple(unquote(part) for part in self.path.strip("/").split("/"))
+
+    def decoded(self, kind: type[T]) -> T:
+        """Return the JSON body as a message; 400 with the place of the first error."""
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise bad_request(f"Malformed request: {error}") from error
+
+    def flag(self, name: str) -> bool:
+        """Return a parameter that is `true` or `false`."""
+        value = self.query.get(name, "false").lower()
+        if value not in ("true", "false"):
+            raise bad_request(f"{name} is {value!r}, not true or false")
+        return value == "true"
+
+
+def query_of(text: str) -> dict[str, str]:
+    """Return the parameters of a query string."""
+    return dict(parse_qsl(text, keep_blank_values=True))
+
+
+@dataclass(frozen=True)
+class Response:
+    """One HTTP response."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media_type: str = JSON
+
+
+NO_CONTENT = Response(204)
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:  # noqa: ANN401
+    """Return a response with a JSON body; parts of type `msgspec.Raw` are sent as they are."""
+    return Response(status, _encoder.encode(value), headers or {})
+
+
+def error_response(error: HttpError) -> Response:
+    """Return Iceberg's error model."""
+    body = {"error": {"message": error.message, "type": error.kind, "code": error.status, "stack": []}}
+    return json_response(body, error.status, error.headers)
+
+
+@dataclass(frozen=True)
+class Page:
+    """The part of a list that a client asked for."""
+
+    token: str | None
+    """The last name of the page before; empty: the first page; None: the client wants no pages."""
+    size: int
+
+    @staticmethod
+    def of(request: Request) -> "Page":
+        """Return the page of a request."""
+        text = request.query.get("pageSize", str(PAGE_SIZE_MAX))
+        if not text.isdigit() or int(text) < 1:
+            raise bad_request(f"pageSize is {text!r}, not a whole number from 1 on")
+        return Page(request.query.get("pageToken"), min(int(text), PAGE_SIZE_MAX))
+
+    def cut(self, names: list[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], str | None]:
+        """Return the names of the page and the token of the next one; None if this is the last.
+
+        The token is the last name of a page, so that names added or dropped meanwhile neither repeat nor hide others.
+        """
+        if self.token is None:
+            return names, None
+        after = tuple(self.token.split(SEPARATOR)) if self.token else ()
+        rest = [name for name in sorted(names) if name > after]
+        page = rest[: self.size]
+        return page, SEPARATOR.join(page[-1]) if len(rest) > self.size else None

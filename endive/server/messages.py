@@ -1,0 +1,83 @@
+"""Bodies of requests, as Iceberg's specification has them."""
+
+from typing import Any
+
+import msgspec
+
+Json = dict[str, Any]
+
+
+class Message(msgspec.Struct, rename="kebab", kw_only=True):
+    """A body of a request. Fields that the specification does not know are ignored, as it requires."""
+
+
+class CreateNamespace(Message):
+    """Body of `createNamespace`."""
+
+    namespace: list[str]
+    properties: dict[str, str] = {}
+
+
+class UpdateProperties(Message):
+    """Body of `updateProperties`."""
+
+    removals: list[str] = []
+    updates: dict[str, str] = {}
+
+
+class CreateTable(Message):
+    """Body of `createTable`."""
+
+    name: str
+    schema: Json
+    location: str | None = None
+    partition_spec: Json | None = None
+    write_order: Json | None = None
+    stage_create: bool | None = None
+    properties: dict[str, str] | None = None
+
+
+class CreateView(Message):
+    """Body of `createView`."""
+
+    name: str
+    schema: Json
+    view_version: Json
+    location: str | None = None
+    properties: dict[str, str] | None = None
+
+
+class RegisterTable(Message):
+    """Body of `registerTable` and `registerView`."""
+
+    name: str
+    metadata_location: str
+    overwrite: bool = False
+
+
+class Name(Message):
+    """A table or view."""
+
+    namespace: list[str]
+    name: str
+
+
+class Rename(Message):
+    """Body of `renameTable` and `renameView`."""
+
+    source: Name
+    destination: Name
+
+
+class CommitTable(Message):
+    """Body of `updateTable` and `replaceView`, and one change of `commitTransaction`."""
+
+    requirements: list[Json] = []
+    updates: list[Json] = []
+    identifier: Name | None = None
+
+
+class CommitTransaction(Message):
+    """Body of `commitTransaction`."""
+
+    table_changes: list[CommitTable]

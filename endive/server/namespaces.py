@@ -1,0 +1,52 @@
+"""Operations on namespaces."""
+
+from endive.catalog.model.names import text_of
+from endive.errors import NotInCatalogError
+from endive.server.errors import HttpError
+from endive.server.http import NO_CONTENT, Page, Response, json_response
+from endive.server.messages import CreateNamespace, UpdateProperties
+from endive.server.routes import Call, levels_of
+
+
+def list_namespaces(call: Call) -> Response:
+    """Return the namespaces inside one, or the outermost."""
+    parent = call.request.query.get("parent", "")
+    found, following = Page.of(call.request).cut(call.catalog.list_namespaces(levels_of(parent) if parent else ()))
+    return json_response({"namespaces": found, "next-page-token": following})
+
+
+def create_namespace(call: Call) -> Response:
+    """Create a namespace."""
+    asked = call.request.decoded(CreateNamespace)
+    namespace = tuple(asked.namespace)
+    call.catalog.create_namespace(namespace, asked.properties, call.commit_id)
+    return json_response({"namespace": namespace, "properties": asked.properties})
+
+
+def load_namespace(call: Call) -> Response:
+    """Return the properties of a namespace."""
+    properties = call.catalog.namespace_properties(call.namespace)
+    return json_response({"namespace": call.namespace, "properties": properties})
+
+
+def namespace_exists(call: Call) -> Response:
+    """Answer 204 or 404."""
+    if not call.catalog.namespace_exists(call.namespace):
+        raise NotInCatalogError("Namespace", text_of(call.namespace))
+    return NO_CONTENT
+
+
+def drop_namespace(call: Call) -> Response:
+    """Drop an empty namespace."""
+    call.catalog.drop_namespace(call.namespace)
+    return NO_CONTENT
+
+
+def update_properties(call: Call) -> Response:
+    """Set and remove properties of a namespace."""
+    asked = call.request.decoded(UpdateProperties)
+    both = sorted(set(asked.removals) & asked.updates.keys())
+    if both:
+        raise HttpError(422, "UnprocessableEntityException", f"Both set and removed: {', '.join(both)}")
+    change = call.catalog.update_namespace_properties(call.namespace, set(asked.removals), asked.updates)
+    return json_response({"updated": change.updated, "removed": change.removed, "missing": change.missing})

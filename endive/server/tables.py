@@ -1,0 +1,199 @@
+"""Operations on tables, commits among them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+
+from endive.catalog.model.names import text_of
+from endive.catalog.operations.tables_in_store import LoadedTable
+from endive.errors import AlreadyInCatalogError, NotInCatalogError
+from endive.server.changes import change_of, lost_field
+from endive.server.configuration import client_properties
+from endive.server.errors import HttpError, bad_request, not_acceptable
+from endive.server.http import NO_CONTENT, Page, Request, Response, json_response
+from endive.server.messages import CommitTable, CommitTransaction, CreateTable, Json, RegisterTable, Rename
+from endive.server.names import name_json, uuid_of
+from endive.server.routes import Call
+
+MODES = ("all", "refs")
+
+
+def list_tables(call: Call) -> Response:
+    """Return the tables of a namespace."""
+    found, following = Page.of(call.request).cut(call.catalog.list_tables(call.namespace))
+    return json_response({"identifiers": [name_json(one) for one in found], "next-page-token": following})
+
+
+def create_table(call: Call) -> Response:
+    """Create a table, or with `stage-create` only compute its metadata."""
+    asked = call.request.decoded(CreateTable)
+    name = (*call.namespace, asked.name)
+    structure = _structure_of(asked)
+    properties = dict(asked.properties or {})
+    if asked.stage_create:
+        if call.catalog.table_exists(name):
+            raise AlreadyInCatalogError("Table", text_of(name))
+        if not call.catalog.namespace_exists(name[:-1]):
+            raise NotInCatalogError("Namespace", text_of(name[:-1]))
+        metadata = call.catalog.tables.new_metadata(
+            name, structure.schema, asked.location, structure.spec, structure.order, properties
+        )
+        return json_response(
+            {"metadata": metadata_json(metadata), "config": client_properties(call.catalog.properties)}
+        )
+    created = call.catalog.create_table(
+        name, structure.schema, asked.location, structure.spec, structure.order, properties, uuid_of(call.commit_id)
+    )
+    return table_response(call, created)
+
+
+@dataclass(frozen=True)
+class _Structure:
+    """Schema, partitions and order of a table to be created."""
+
+    schema: Schema
+    spec: PartitionSpec
+    order: SortOrder
+
+
+def _structure_of(asked: CreateTable) -> _Structure:
+    spec, order = asked.partition_spec, asked.write_order
+    return _Structure(
+        _parsed(Schema, asked.schema, "schema"),
+        _parsed(PartitionSpec, spec, "partition-spec") if spec else UNPARTITIONED_PARTITION_SPEC,
+        _parsed(SortOrder, order, "write-order") if order else UNSORTED_SORT_ORDER,
+    )
+
+
+def _parsed(kind: Any, value: Json, name: str) -> Any:  # noqa: ANN401 - PyIceberg's models
+    try:
+        model = kind.model_validate(value)
+    except (ValidationError, ValueError, TypeError) as error:
+        raise bad_request(f"Cannot parse {name}: {str(error).splitlines()[0]}") from error
+    lost = lost_field(value, BaseModel.model_dump(model, mode="json", by_alias=True))
+    if lost is not None:
+        raise not_acceptable(f"the field {lost!r} in a {name}")
+    return model
+
+
+def load_table(call: Call) -> Response:
+    """Return a table; 304 if it is as the client knows it."""
+    mode = call.request.query.get("snapshots", "all")
+    if mode not in MODES:
+        raise bad_request(f"snapshots is {mode!r}, not one of {', '.join(MODES)}")
+    loaded = call.catalog.load_table(call.table)
+    _require_metadata_file(loaded.metadata_location)
+    if _is_known(call.request, etag(loaded, mode)):
+        return Response(304, headers={"etag": etag(loaded, mode)})
+    return table_response(call, loaded, mode)
+
+
+def _require_metadata_file(location: str) -> None:
+    """Report a missing metadata file where looking costs microseconds; on a bucket `endive catalog check` finds it."""
+    parts = urlsplit(location)
+    if parts.scheme in ("", "file") and not Path(parts.path).exists():
+        raise HttpError(404, "NotFoundException", f"Failed to open input stream for file: {location}")
+
+
+def _is_known(request: Request, tag: str) -> bool:
+    known = [one.strip() for one in request.headers.get("if-none-match", "").split(",")]
+    return "*" in known or tag in known or f"W/{tag}" in known
+
+
+def etag(loaded: LoadedTable, mode: str = "all") -> str:
+    """Return a tag of a table's content: its uuid and version, and which snapshots are sent."""
+    return f'"{loaded.uuid.hex}-{loaded.version}-{mode}"'
+
+
+def table_exists(call: Call) -> Response:
+    """Answer 204 or 404."""
+    if not call.catalog.table_exists(call.table):
+        raise NotInCatalogError("Table", text_of(call.table))
+    return NO_CONTENT
+
+
+def drop_table(call: Call) -> Response:
+    """Drop a table; its files stay unless `purgeRequested`."""
+    call.catalog.drop_table(call.table, call.request.flag("purgeRequested"))
+    return NO_CONTENT
+
+
+def register_table(call: Call) -> Response:
+    """Add a table by its metadata file."""
+    asked = call.request.decoded(RegisterTable)
+    name = (*call.namespace, asked.name)
+    if asked.overwrite:
+        raise not_acceptable("`overwrite` when a table is registered: drop it first")
+    return table_response(call, call.catalog.register_table(name, asked.metadata_location))
+
+
+def unregister_table(call: Call) -> Response:
+    """Remove a table from the catalog, and return where its metadata file is; all files stay."""
+    loaded, location = call.catalog.unregister_table(call.table)
+    return json_response({"metadata-location": location, "metadata": metadata_json(loaded.metadata)})
+
+
+def rename_table(call: Call) -> Response:
+    """Rename a table."""
+    asked = call.request.decoded(Rename)
+    source, target = asked.source, asked.destination
+    call.catalog.rename_table((*source.namespace, source.name), (*target.namespace, target.name))
+    return NO_CONTENT
+
+
+def update_table(call: Call) -> Response:
+    """Commit to a table."""
+    change = change_of(call.table, call.request.decoded(CommitTable))
+    if not change.updates:
+        return table_response(call, call.catalog.load_table(call.table))
+    (loaded,) = call.catalog.commit_and_load([change], call.commit_id)
+    return table_response(call, loaded)
+
+
+def commit_transaction(call: Call) -> Response:
+    """Commit to several tables, all or none."""
+    asked = call.request.decoded(CommitTransaction)
+    if any(one.identifier is None for one in asked.table_changes):
+        raise bad_request("Every change of a transaction needs the identifier of its table")
+    changes = [
+        change_of((*one.identifier.namespace, one.identifier.name), one)
+        for one in asked.table_changes
+        if one.identifier is not None
+    ]
+    if len({one.identifier for one in changes}) != len(changes):
+        raise bad_request("A transaction has every table only once")
+    call.catalog.commit_many(changes, call.commit_id)
+    return NO_CONTENT
+
+
+def report_metrics(call: Call) -> Response:
+    """Accept a report of a scan or a commit. It is not kept."""
+    call.request.decoded(dict)
+    return NO_CONTENT
+
+
+def table_response(call: Call, loaded: LoadedTable, mode: str = "all") -> Response:
+    """Return a table with its metadata and the properties that a client needs for its files."""
+    body = {
+        "metadata-location": loaded.metadata_location,
+        "metadata": metadata_json(loaded.metadata, mode),
+        "config": client_properties(call.catalog.properties),
+    }
+    return json_response(body, headers={"etag": etag(loaded, mode)})
+
+
+def metadata_json(metadata: TableMetadata, mode: str = "all") -> dict[str, Any]:
+    """Return the JSON of a table's metadata. `mode`: `refs` leaves out snapshots without a branch or tag."""
+    if mode == "refs":
+        named = {ref.snapshot_id for ref in metadata.refs.values()}
+        kept = [one for one in metadata.snapshots if one.snapshot_id in named]
+        metadata = metadata.model_copy(update={"snapshots": kept})
+    body: dict[str, Any] = BaseModel.model_dump(metadata, mode="json", exclude_none=True, by_alias=True)
+    return body

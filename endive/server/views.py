@@ -1,0 +1,77 @@
+"""Operations on views."""
+
+from endive.catalog.model.names import text_of
+from endive.catalog.operations.views import LoadedView
+from endive.errors import NotInCatalogError
+from endive.server.errors import bad_request
+from endive.server.http import NO_CONTENT, Page, Response, json_response
+from endive.server.messages import CommitTable, CreateView, RegisterTable, Rename
+from endive.server.names import name_json, uuid_of
+from endive.server.routes import Call
+
+
+def list_views(call: Call) -> Response:
+    """Return the views of a namespace."""
+    found, following = Page.of(call.request).cut(call.catalog.list_views(call.namespace))
+    return json_response({"identifiers": [name_json(one) for one in found], "next-page-token": following})
+
+
+def create_view(call: Call) -> Response:
+    """Create a view."""
+    asked = call.request.decoded(CreateView)
+    uuid = uuid_of(call.commit_id)
+    created = call.catalog.create_view(
+        (*call.namespace, asked.name),
+        asked.schema,
+        asked.view_version,
+        asked.location,
+        asked.properties or {},
+        str(uuid) if uuid is not None else None,
+    )
+    return view_response(created)
+
+
+def load_view(call: Call) -> Response:
+    """Return a view."""
+    return view_response(call.catalog.load_view(call.table))
+
+
+def view_exists(call: Call) -> Response:
+    """Answer 204 or 404."""
+    if not call.catalog.view_exists(call.table):
+        raise NotInCatalogError("View", text_of(call.table))
+    return NO_CONTENT
+
+
+def replace_view(call: Call) -> Response:
+    """Commit to a view."""
+    asked = call.request.decoded(CommitTable)
+    name = asked.identifier
+    if name is not None and (*name.namespace, name.name) != call.table:
+        raise bad_request(f"The path names the view {text_of(call.table)}, and the body another one")
+    return view_response(call.catalog.commit_view(call.table, asked.requirements, asked.updates, call.commit_id))
+
+
+def drop_view(call: Call) -> Response:
+    """Drop a view."""
+    call.catalog.drop_view(call.table)
+    return NO_CONTENT
+
+
+def rename_view(call: Call) -> Response:
+    """Rename a view."""
+    asked = call.request.decoded(Rename)
+    source, target = asked.source, asked.destination
+    call.catalog.rename_view((*source.namespace, source.name), (*target.namespace, target.name))
+    return NO_CONTENT
+
+
+def register_view(call: Call) -> Response:
+    """Add a view by its metadata file."""
+    asked = call.request.decoded(RegisterTable)
+    return view_response(call.catalog.register_view((*call.namespace, asked.name), asked.metadata_location))
+
+
+def view_response(loaded: LoadedView) -> Response:
+    """Return a view with its metadata."""
+    return json_response({"metadata-location": loaded.metadata_location, "metadata": loaded.metadata, "config": {}})
