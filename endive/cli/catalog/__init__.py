@@ -6,12 +6,13 @@ commands: `namespaces`, `table_commands`, `changing`, `past`, `data_files`, `che
 
 import typer
 
-from endive.cli.catalog import changing, checking, data_files, maintaining, namespaces, past, table_commands
+from endive.cli.catalog import changing, checking, data_files, maintaining, namespaces, past, table_commands, views
 
 app = typer.Typer(no_args_is_help=True, help="Iceberg tables that need nothing but a bucket.")
 app.command("init")(namespaces.init)
 app.command("namespaces")(namespaces.namespaces)
 app.command("tables")(namespaces.tables)
+app.command("views")(views.views)
 app.command("create")(table_commands.create)
 app.command("show")(table_commands.show)
 app.command("history")(past.history)
