@@ -5,7 +5,6 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -15,12 +14,13 @@ from endive.cli.console import errors, output
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import ConfigurationError, OutcomeUnknownError, StoreNotFoundError
 from endive.kv import Reader, Store, StoreOptions
+from endive.kv import clone as clone_of
 from endive.kv.log.opening import require_newest
 from endive.kv.log.wal import WAL
 from endive.kv.maintenance.background import collect_now, compactions
 from endive.kv.maintenance.check import check_store
 from endive.kv.maintenance.claim import claim_maintenance, release_maintenance
-from endive.kv.manifest_format import MANIFESTS
+from endive.kv.manifest_format import MANIFESTS, fields_of
 from endive.kv.sst.format import decode_footer
 from endive.kv.views import create_checkpoint, delete_checkpoint, refresh_checkpoint
 from endive.logs import ROOT, LogForm, show_logs
@@ -231,7 +231,7 @@ def manifest(
             value = MANIFESTS.decode(path, body)
         elif found is not None:
             number, value = found.number, found.value
-    output.print_json(json.dumps({"id": number} | asdict(value), default=bytes.hex))
+    output.print_json(json.dumps({"id": number} | fields_of(value)))
 
 
 @app.command()
@@ -283,7 +283,12 @@ def collect(
     """Run the garbage collector. Safe beside writers, compactors and other garbage collectors."""
     with _driver(url, endpoint, records) as driver:
         done = collect_now(driver, retention_s * 1000)
-    deleted = {"manifest": done.manifests, "WAL entry": done.wal_entries, "SST": done.ssts}
+    deleted = {
+        "manifest": done.manifests,
+        "WAL entry": done.wal_entries,
+        "SST": done.ssts,
+        "foreign object": done.foreign,
+    }
     output.print("deleted " + ", ".join(counted(len(gone), what) for what, gone in deleted.items()))
 
 
@@ -331,17 +336,44 @@ def recover(
         raise typer.Exit(FINDINGS_EXIT)
 
 
+@app.command()
+def clone(
+    source: Url,
+    destination: Annotated[
+        str, typer.Argument(metavar="CLONE", help="Where to make the clone; no store may be there.")
+    ],
+    at: At = None,
+    endpoint: Endpoint = None,
+) -> None:
+    """Make a new store that starts with the rows of another, and shares its files instead of copying them.
+
+    Both can be written independently. The source keeps a checkpoint, named `endive:clone URL`, until the clone needs no
+    file of it any more; `endive kv compact --all` and `collect` on the clone bring that about.
+
+    For example:
+
+    `endive kv clone file:///tmp/store file:///tmp/what-if`
+    """
+    with _driver(source, endpoint, None):
+        pass  # an error about the source names it
+    manifest = clone_of(_place(source, endpoint, None), _place(destination, endpoint, None), at)
+    output.print(f"{counted(len(manifest.sst_ids()), 'SST')}, {counted(len(manifest.parents), 'store')} shared with")
+
+
 @checkpoint_app.command("create")
 def checkpoint_create(
     url: Url,
     lifetime_s: Annotated[int, typer.Option("--lifetime-s", min=0, help="Expires after this; 0: never.")] = 3600,
     name: Annotated[str, typer.Option(help="A name to find it by.")] = "",
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="CHECKPOINT", help="Of this checkpoint's state, not of the present.")
+    ] = None,
     endpoint: Endpoint = None,
     records: Records = None,
 ) -> None:
-    """Create a checkpoint of the present state, and print its id."""
+    """Create a checkpoint of the present state, or of another checkpoint, and print its id."""
     with _driver(url, endpoint, records) as driver:
-        output.print(driver.run(create_checkpoint(lifetime_s, name)).id)
+        output.print(driver.run(create_checkpoint(lifetime_s, name, source)).id)
 
 
 @checkpoint_app.command("list")

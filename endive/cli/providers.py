@@ -9,9 +9,10 @@ import typer
 from endive.cli.console import output
 from endive.cli.tables import rich_table
 from endive.errors import ConfigurationError
-from endive.sim.config.profiles import PROFILE_SETS, load_profile_file, load_profile_set
+from endive.sim.config.profiles import PROFILE_SETS, load_client_sections, load_profile_file, load_profile_set
+from endive.sim.limits import Contention, RateLimit
 from endive.sim.results.display import Grid
-from endive.sim.storage import Contention, LatencyDistribution, Profile
+from endive.sim.storage import LatencyDistribution, Profile
 from endive.timing import TICKS_PER_MS
 from endive.wording import suggestion
 
@@ -55,6 +56,8 @@ def providers(
             continue
         for profile in profiles:
             _print(_latencies(profile), f'{profile.title or profile.name}: provider = "{profile.name}", {place}')
+    if name is None:
+        _print(_clients(), "storage.client: how SDKs repeat a throttled request")
 
 
 def _print(grid: Grid, title: str) -> None:
@@ -84,10 +87,35 @@ def _latencies(profile: Profile) -> Grid:
     rows = [
         (operation, row.describe(), profile.sources.get(operation, "")) for operation, row in profile.latencies.items()
     ]
-    if profile.contention != Contention():
-        scale = f"{profile.contention.per_writer:+g} per writer, at most {profile.contention.scale_max:g} times"
-        rows.append(("contention", scale, profile.sources.get("contention", "")))
-    return Grid(("operation", "latency, ms", "source"), rows, frozenset({0, 1, 2}))
+    rows += [(name, text, profile.sources.get(name, "")) for name, text in _limits(profile).items()]
+    return Grid(("operation", "latency, ms; limits", "source"), rows, frozenset({0, 1, 2}))
+
+
+def _limits(profile: Profile) -> dict[str, str]:
+    """Return contention, point of decision, limits and client in words, as far as the profile has them."""
+    found: dict[str, str] = {}
+    for name, contention in (("contention", profile.contention), ("append_contention", profile.append_contention)):
+        if contention is not None and contention != Contention():
+            found[name] = _contention(contention)
+    found["decision"] = f"at {profile.decision:g} of the round trip"
+    if profile.append_decision is not None:
+        found["append_decision"] = f"at {profile.append_decision:g} of the round trip"
+    limit, client = profile.object_limit, profile.client
+    if limit != RateLimit():
+        costs = f"a refused one counts {limit.refusal_cost:g}, a throttled one {limit.throttle_cost:g}"
+        bucket = f"at most {limit.burst:g} at once; {costs}"
+        found["object_limit"] = f"{limit.per_s:g} conditional writes per second and object, {bucket}"
+        found["client"] = (
+            f"{client.name}: {client.attempts} attempts, {client.base_ms:g} ms, times {client.multiplier:g}"
+        )
+    return found
+
+
+def _contention(contention: Contention) -> str:
+    beyond = f" beyond {contention.free} in flight" if contention.free > 1 else ""
+    if contention.half:
+        return f"up to {contention.scale_max:g} times{beyond}, half of that with {contention.half:g} more in flight"
+    return f"{contention.per_writer:+g} per writer{beyond}, at most {contention.scale_max:g} times"
 
 
 def _document(profile: Profile) -> dict[str, Any]:
@@ -103,4 +131,25 @@ def _document(profile: Profile) -> dict[str, Any]:
             }
             for operation, row in profile.latencies.items()
         },
+        "limits": {
+            name: {"meaning": text, "source": profile.sources.get(name, "")} for name, text in _limits(profile).items()
+        },
     }
+
+
+def _clients() -> Grid:
+    rows = [
+        (
+            name,
+            str(client.attempts),
+            f"{client.base_ms:g}",
+            f"{client.multiplier:g}",
+            f"{client.max_ms:g}",
+            f"{client.jitter:g}",
+            client.title,
+        )
+        for name, client in load_client_sections().items()
+    ]
+    return Grid(
+        ("client", "attempts", "first wait, ms", "factor", "longest, ms", "jitter", "SDK"), rows, frozenset({0, 6})
+    )

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeVar
 
-from endive.errors import OutcomeUnknownError, StorageUnavailableError
+from endive.errors import ConfigurationError, OutcomeUnknownError, StorageUnavailableError
 from endive.logs import log_error
-from endive.objects.api import ObjectStore, execute_request, unix_ms
+from endive.objects.api import HasSiblings, ObjectStore, execute_request, unix_ms
 from endive.protocol.requests import (
+    Elsewhere,
     Get,
     GetAll,
     NewId,
@@ -104,10 +105,14 @@ class BlockingDriver:
         self._clock = clock
         self._new_id = new_id
         self._sleep = sleep
+        self._lock = Lock()
+        self._siblings: dict[str, BlockingDriver] = {}
         self._pool = ThreadPoolExecutor(parallel_requests, thread_name_prefix="endive-request")
 
     def close(self) -> None:
         """Release resources. Idempotent."""
+        for sibling in self._siblings.values():
+            sibling.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def run(self, steps: Steps[T]) -> T:
@@ -131,7 +136,7 @@ class BlockingDriver:
                 self._sleep(pause_ms / 1000)
         return self._answer_once(request)
 
-    def _answer_once(self, request: Request[Any]) -> Any:  # noqa: ANN401 - as above
+    def _answer_once(self, request: Request[Any]) -> Any:  # noqa: ANN401, PLR0911 - one line for each kind of request
         match request:
             case Now():
                 return self._clock()
@@ -143,8 +148,23 @@ class BlockingDriver:
                 return self._side_by_side([Get(path) for path in paths])
             case Together(requests):
                 return self._side_by_side(requests)
+            case Elsewhere(url, inner):
+                return self._sibling(url).answer(inner)
         self.requests.add(type(request).__name__)
         return execute_request(self.objects, request)
+
+    def _sibling(self, url: str) -> "BlockingDriver":
+        """Return a driver for another object store, which counts with this one."""
+        with self._lock:
+            driver = self._siblings.get(url)
+            if driver is None:
+                if not isinstance(self.objects, HasSiblings):
+                    raise ConfigurationError(self.objects.url, [f"it cannot reach the store at {url}"])
+                objects = self.objects.sibling(url)
+                driver = BlockingDriver(objects, self._clock, self._new_id, self._sleep)
+                driver.requests = self.requests
+                self._siblings[url] = driver
+            return driver
 
     def _side_by_side(self, requests: Sequence[Request[Any]]) -> tuple[Any, ...]:
         """Answer requests on threads of the pool."""

@@ -9,15 +9,16 @@
 Protocols and values, in reading order: `manifest`, `manifest_format`, `sst/` (files of sorted rows), `log/wal`,
 `log/opening` (claim an epoch, fence), `views` (views, checkpoints), `log/recent`, `log/state`, `log/epochs`,
 `transaction`, `log/committing`, `maintenance/` (compactor, garbage collector, check), `pipeline` (commit batches).
-Threads: `group_commit`, `maintenance/background`, `store`, `reader`.
+`clones` (stores that share files). Threads: `group_commit`, `maintenance/background`, `store`, `reader`.
 """
 
 import logging
 
+from endive.kv.clones import clone
 from endive.kv.options import StoreOptions
 from endive.kv.reader import Reader
 from endive.kv.store import Store, Ticket
 
-__all__ = ["Reader", "Store", "StoreOptions", "Ticket"]
+__all__ = ["Reader", "Store", "StoreOptions", "Ticket", "clone"]
 
 logging.getLogger("endive").addHandler(logging.NullHandler())  # a library logs only where the program asks for it

@@ -114,10 +114,13 @@ class GroupCommit:
         with self.changed:
             self.require_open()
             pipeline = self.pipeline
-            is_first = not pipeline.waiting.rows
+            is_first, before = not pipeline.waiting.rows, pipeline.waiting.size_bytes
             written = pipeline.add_rows(rows)
             if not is_awaited:
-                if is_first:
+                if pipeline.waiting.size_bytes - before >= self._options.skip_memtable_bytes:
+                    self._due_s = 0.0
+                    self._work.notify()
+                elif is_first:
                     self._due_s = monotonic() + self._options.flush_interval_ms / 1000
                     self._work.notify()
                 elif pipeline.waiting.size_bytes >= self._options.flush_bytes:

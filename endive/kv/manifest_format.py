@@ -11,30 +11,67 @@ where it pays. The header comes first, so that a truncated or foreign object is 
 
 import json
 import struct
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from dataclasses import fields as dataclass_fields
+from itertools import repeat
 from typing import Any
 
 from google_crc32c import value as crc32c
 
 from endive.errors import CorruptObjectError
-from endive.kv.manifest import Checkpoint, SortedRun, SstInfo, StoreManifest
+from endive.kv.manifest import Checkpoint, Parent, SortedRun, SstInfo, StoreManifest
 from endive.kv.sst.compression import compress, decompress
 from endive.protocol.sequenced import Family
 
 MAGIC = b"ENDIVEMF"
-FORMAT_VERSION = 2
-"""Version 1 had no `shared_epoch` and no `wal_put_ids`: it is read as a store that was never shared."""
-VERSIONS_READ = (1, FORMAT_VERSION)
+FORMAT_VERSION = 3
+"""Version 1 had no `shared_epoch` and no `wal_put_ids`: it is read as a store that was never shared. Version 3 has
+parents, and its SSTs in columns; it is written for clones and for manifests of many SSTs only, so that an older Endive
+can read all others."""
+PLAIN_VERSION = 2
+VERSIONS_READ = (1, PLAIN_VERSION, FORMAT_VERSION)
+COLUMNS_FROM = 10_000
+"""SSTs from which on they are written in columns: half a second less to write and read a hundred thousand."""
 _HEADER = struct.Struct(">8sHI")
 SIZE_MAX = 1 << 28
 """A manifest of 100,000 SSTs has about 20 MB of JSON."""
 
 
+def fields_of(manifest: StoreManifest) -> dict[str, Any]:
+    """Return the fields of a manifest as JSON has them: a row for each SST, keys in hexadecimal."""
+    fields = {one.name: getattr(manifest, one.name) for one in dataclass_fields(manifest)}
+    fields["checkpoints"] = [asdict(checkpoint) for checkpoint in manifest.checkpoints]
+    fields["parents"] = [asdict(parent) for parent in manifest.parents]
+    fields["runs"] = [{"level": run.level, "ssts": [_sst_fields(sst) for sst in run.ssts]} for run in manifest.runs]
+    return fields
+
+
+def _sst_fields(sst: SstInfo) -> dict[str, Any]:
+    fields = sst._asdict()
+    fields |= {"first_key": sst.first_key.hex(), "last_key": sst.last_key.hex()}
+    if not sst.store:
+        del fields["store"]
+    return fields
+
+
 def encode_manifest(manifest: StoreManifest) -> bytes:
-    """Return the bytes of a manifest."""
-    text = json.dumps(asdict(manifest), default=bytes.hex, separators=(",", ":")).encode()
-    rest = compress(text)
-    return _HEADER.pack(MAGIC, FORMAT_VERSION, crc32c(rest)) + rest
+    """Return the bytes of a manifest, in the oldest format that can hold it."""
+    count = sum(len(run.ssts) for run in manifest.runs)
+    is_new = bool(manifest.parents) or count >= COLUMNS_FROM
+    fields = fields_of(manifest if not is_new else replace(manifest, runs=()))
+    if is_new:
+        fields["runs"] = [_columns(run) for run in manifest.runs]
+    else:
+        del fields["parents"]
+    rest = compress(json.dumps(fields, separators=(",", ":")).encode())
+    return _HEADER.pack(MAGIC, FORMAT_VERSION if is_new else PLAIN_VERSION, crc32c(rest)) + rest
+
+
+def _columns(run: SortedRun) -> dict[str, Any]:
+    """Return a run as one list for each field of its SSTs."""
+    ids, sizes, rows, firsts, lasts, offsets, _ = zip(*run.ssts, strict=True)
+    keys = {"first_key": [key.hex() for key in firsts], "last_key": [key.hex() for key in lasts]}
+    return {"level": run.level, "id": ids, "size_bytes": sizes, "rows": rows, "index_offset": offsets} | keys
 
 
 def decode_manifest(path: str, body: bytes) -> StoreManifest:
@@ -54,14 +91,24 @@ def decode_manifest(path: str, body: bytes) -> StoreManifest:
 
 
 def _manifest(fields: dict[str, Any]) -> StoreManifest:
-    runs = tuple(_run(run) for run in fields.pop("runs"))
+    parents = tuple(Parent(**parent) for parent in fields.pop("parents", ()))
+    runs = tuple(_run(run, parents) for run in fields.pop("runs"))
     checkpoints = tuple(Checkpoint(**checkpoint) for checkpoint in fields.pop("checkpoints"))
     put_ids = tuple(map(str, fields.pop("wal_put_ids", ())))
-    return StoreManifest(**fields, runs=runs, checkpoints=checkpoints, wal_put_ids=put_ids)
+    return StoreManifest(**fields, runs=runs, checkpoints=checkpoints, wal_put_ids=put_ids, parents=parents)
 
 
-def _run(fields: dict[str, Any]) -> SortedRun:
-    return SortedRun(fields["level"], tuple(_sst(sst) for sst in fields["ssts"]))
+def _run(fields: dict[str, Any], parents: tuple[Parent, ...]) -> SortedRun:
+    if "ssts" in fields:  # up to version 2
+        return SortedRun(fields["level"], tuple(_sst(sst) for sst in fields["ssts"]))
+    columns = [fields[name] for name in ("id", "size_bytes", "rows", "first_key", "last_key", "index_offset")]
+    columns[3], columns[4] = map(bytes.fromhex, columns[3]), map(bytes.fromhex, columns[4])
+    stores = (_store_of(sst_id, parents) for sst_id in columns[0]) if parents else repeat("", len(columns[0]))
+    return SortedRun(fields["level"], tuple(map(SstInfo, *columns, stores)))
+
+
+def _store_of(sst_id: int, parents: tuple[Parent, ...]) -> str:
+    return next((parent.url for parent in parents if sst_id <= parent.sst_id_last), "")
 
 
 def _sst(fields: dict[str, Any]) -> SstInfo:

@@ -29,6 +29,8 @@ class StoreOptions:
     """Rows that no thread waits for become durable after this. A put that waits is never delayed by it."""
     flush_bytes: int = 4 * 1024 * 1024
     """...or when so many bytes wait."""
+    skip_memtable_bytes: int = 1024 * 1024
+    """A write of so many bytes is not held back for others: what waits is committed with it at once."""
     unflushed_bytes_max: int = 64 * 1024 * 1024
     """Writes wait while more than this is not durable."""
     uncompacted_bytes_max: int = 256 * 1024 * 1024

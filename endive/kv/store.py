@@ -249,10 +249,13 @@ class Store(Closing):
 
     # Maintenance.
 
-    def checkpoint(self, lifetime_s: int, name: str = "") -> Checkpoint:
-        """Make everything durable and create a checkpoint of it; `lifetime_s` 0: it never expires."""
+    def checkpoint(self, lifetime_s: int, name: str = "", source: str | None = None) -> Checkpoint:
+        """Make everything durable and create a checkpoint of it; `lifetime_s` 0: it never expires.
+
+        `source`: create one of the state of another checkpoint instead, by id or name.
+        """
         self.flush()
-        created = self.driver.run(create_checkpoint(lifetime_s, name))
+        created = self.driver.run(create_checkpoint(lifetime_s, name, source))
         log_event(
             log,
             "checkpointed",

@@ -79,18 +79,28 @@ def _entries(after: int, end: int, known: View | None) -> Steps[tuple[WalEntry, 
     return None if fresh is None else kept + fresh
 
 
-def create_checkpoint(lifetime_s: int, name: str = "") -> Steps[Checkpoint]:
+def create_checkpoint(lifetime_s: int, name: str = "", source: str | None = None) -> Steps[Checkpoint]:
     """Create a checkpoint of the store's present state; `lifetime_s` 0: it never expires.
 
-    `ConfigurationError` if a checkpoint that has not expired has this name.
-
-    The checkpoint names the manifest that is written with it, which says how far the WAL goes.
+    `source`: create it of the state of another checkpoint instead, by id or name; `CheckpointGoneError` if there is
+    none. `ConfigurationError` if a checkpoint that has not expired has this name.
     """
     if name.startswith(RESERVED):
         raise ConfigurationError(name, [f"names that begin with {RESERVED} are reserved; choose another name"])
+    return (yield from add_checkpoint(lifetime_s, name, source))
+
+
+def add_checkpoint(lifetime_s: int, name: str = "", source: str | None = None) -> Steps[Checkpoint]:
+    """Create a checkpoint with any name.
+
+    It names the manifest that is written with it, which says how far the WAL goes, or the manifest of its `source`.
+    That one is active as long as the source is in the manifest, and so it is in the manifest that is written. Reserved
+    names may repeat.
+    """
     put_id = yield from ask(NewId())
     now_ms = yield from ask(Now())
     expire_unix_s = now_ms // 1000 + lifetime_s if lifetime_s else 0
+    is_unique = name != "" and not name.startswith(RESERVED)
     for _ in range(ATTEMPTS_MAX):
         base = yield from newest(MANIFESTS)
         if base is None:
@@ -98,12 +108,16 @@ def create_checkpoint(lifetime_s: int, name: str = "") -> Steps[Checkpoint]:
         for checkpoint in base.value.checkpoints:
             if checkpoint.id == put_id:
                 return checkpoint  # an earlier attempt, whose outcome was unknown
-            if name and checkpoint.name == name and not checkpoint.is_expired(now_ms // 1000):
+            if name == checkpoint.name and is_unique and not checkpoint.is_expired(now_ms // 1000):
                 raise ConfigurationError(
                     name, ["there is a checkpoint of this name; delete it, or choose another name"]
                 )
-        end = yield from contiguous_end(WAL, base.value.wal_id_last_compacted)
-        created = Checkpoint(put_id, base.number + 1, expire_unix_s, name)
+        if source is None:
+            end = yield from contiguous_end(WAL, base.value.wal_id_last_compacted)
+            created = Checkpoint(put_id, base.number + 1, expire_unix_s, name)
+        else:
+            end = base.value.wal_id_last_seen
+            created = Checkpoint(put_id, base.value.checkpoint(source).manifest_id, expire_unix_s, name)
         try:
             manifest = yield from propose(MANIFESTS, base, base.value.with_checkpoint(put_id, created, end))
         except OutcomeUnknownError:

@@ -6,12 +6,21 @@ is the same for two writers of equal bytes.
 
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from endive.errors import ConfigurationError
 from endive.protocol.requests import Delete, Get, GetRange, List, ObjectInfo, Put, PutIfAbsent, Request
 
-__all__ = ["Capabilities", "ObjectInfo", "ObjectStore", "execute_request", "require_conditional_writes", "unix_ms"]
+__all__ = [
+    "Capabilities",
+    "HasSiblings",
+    "HasTemporaries",
+    "ObjectInfo",
+    "ObjectStore",
+    "execute_request",
+    "require_conditional_writes",
+    "unix_ms",
+]
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,24 @@ class ObjectStore(Protocol):
 
     def delete(self, path: str) -> None:
         """Delete the object. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class HasSiblings(Protocol):
+    """An object store that can open others of its kind, with the same settings and credentials."""
+
+    def sibling(self, url: str) -> ObjectStore:
+        """Return the store at another URL."""
+        ...
+
+
+@runtime_checkable
+class HasTemporaries(Protocol):
+    """An object store that writes under temporary names first, which a crash may leave behind."""
+
+    def delete_temporaries(self, before_unix_ms: int) -> int:
+        """Delete those that were written before a time; return how many."""
         ...
 
 

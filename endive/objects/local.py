@@ -16,8 +16,9 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from threading import get_ident
+from urllib.parse import unquote, urlsplit
 
-from endive.errors import OutcomeUnknownError, StorageAccessError, StorageUnavailableError
+from endive.errors import ConfigurationError, OutcomeUnknownError, StorageAccessError, StorageUnavailableError
 from endive.objects.api import Capabilities, require_path
 from endive.protocol.requests import ObjectInfo
 
@@ -57,6 +58,13 @@ class LocalStore:
         self.url = self._root.as_uri()
         self.capabilities = Capabilities(create_if_absent=True, survives_power_loss=fsync, shared=True)
 
+    def sibling(self, url: str) -> "LocalStore":
+        """Return the store in another directory, which is synced as this one is."""
+        parts = urlsplit(url)
+        if parts.scheme != "file":
+            raise ConfigurationError(url, ["a store in a directory shares files only with others in directories"])
+        return LocalStore(unquote(parts.path), self._fsync)
+
     def get(self, path: str) -> bytes | None:
         with self._errors(path), suppress(FileNotFoundError):
             return self._file(path).read_bytes()
@@ -95,6 +103,23 @@ class LocalStore:
         with self._errors(path):
             self._file(path).unlink(missing_ok=True)
         # Not synced: an object that reappears after a power failure is garbage-collected again.
+
+    def delete_temporaries(self, before_unix_ms: int) -> int:
+        """Delete files that crashed processes have left under temporary names, written before a time; return how many.
+
+        A writer that is stalled for so long finds its file gone, and its write fails without effect.
+        """
+        stale = 0
+        with self._errors(""):
+            for directory, _, names in os.walk(self._root):
+                for name in names:
+                    file = Path(directory, name)
+                    if name.startswith(TEMPORARY):
+                        with suppress(FileNotFoundError):
+                            if file.stat().st_mtime_ns // 1_000_000 < before_unix_ms:
+                                file.unlink()
+                                stale += 1
+        return stale
 
     def _walk(self, directory: Path, path: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
         """Yield the objects of a listing below `directory`, in any order. Only their files are examined."""

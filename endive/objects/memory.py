@@ -1,22 +1,39 @@
 """An object store in memory, for tests and experiments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from threading import Lock
 
-from endive.objects.api import Capabilities, require_path, unix_ms
+from endive.errors import ConfigurationError
+from endive.objects.api import Capabilities, ObjectStore, require_path, unix_ms
 from endive.protocol.requests import ObjectInfo
 
 
 class MemoryStore:
-    """Objects in this process's memory. `clock` gives their modification times, in Unix milliseconds."""
+    """Objects in this process's memory. `clock` gives their modification times, in Unix milliseconds.
 
-    url = "memory://"
+    `neighbours`: other such stores by their URL, `memory://name`, which can share files with this one.
+    """
+
     capabilities = Capabilities(create_if_absent=True, survives_power_loss=False, shared=False)
 
-    def __init__(self, clock: Callable[[], int] = unix_ms) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], int] = unix_ms,
+        url: str = "memory://",
+        neighbours: MutableMapping[str, ObjectStore] | None = None,
+    ) -> None:
+        self.url = url
         self._clock = clock
+        self._neighbours = {} if neighbours is None else neighbours
         self._lock = Lock()
         self._objects: dict[str, tuple[bytes, int]] = {}
+
+    def sibling(self, url: str) -> ObjectStore:
+        """Return the store of another name."""
+        found = self if url == self.url else self._neighbours.get(url)
+        if found is None:
+            raise ConfigurationError(url, ["there is no such store in this process's memory"])
+        return found
 
     def get(self, path: str) -> bytes | None:
         found = self._objects.get(require_path(path))

@@ -10,9 +10,10 @@ of the machine. AWS profiles (`~/.aws`) are read by `boto3`, if it is installed.
 import importlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,7 +63,7 @@ def open_remote(url: str, endpoint: str | None = None, chosen: Mapping[str, str]
     settings = {"prefix": parts.path.strip("/") or None, **(chosen or {})}
     reading = open_bucket(url, endpoint, settings, {}, RETRIES)
     writing = open_bucket(url, endpoint, settings, {}, 0)
-    return RemoteStore(reading, writing, url)
+    return RemoteStore(reading, writing, url, partial(open_remote, endpoint=endpoint, chosen=chosen))
 
 
 def open_bucket(
@@ -121,7 +122,15 @@ class RemoteStore:
 
     capabilities = Capabilities(create_if_absent=True, survives_power_loss=True, shared=True)
 
-    def __init__(self, reading: Any, writing: Any, url: str) -> None:  # noqa: ANN401 - obstore's stores share no type
+    def __init__(
+        self,
+        reading: Any,  # noqa: ANN401 - obstore's stores share no type
+        writing: Any,  # noqa: ANN401
+        url: str,
+        sibling: "Callable[[str], RemoteStore]" = open_remote,
+    ) -> None:
+        self.sibling = sibling
+        """Returns the store at another URL of any of these clouds, with the same settings."""
         self._reading_store = reading
         self._writing_store = writing
         self._has_answered = False

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from google_crc32c import value as crc32c
 
-from endive.objects.api import Capabilities, ObjectStore, execute_request, require_path
+from endive.objects.api import Capabilities, HasTemporaries, ObjectStore, execute_request, require_path
 from endive.objects.records import RecordStore
 from endive.protocol.records_marker import claim_records, require_own_records
 from endive.protocol.requests import NewId, Now, ObjectInfo, Request, Steps, drive
@@ -80,6 +80,10 @@ class TwoPhaseStore:
         """Finish creates of crashed writers and delete old temporary objects (`endive.protocol.two_phase.recover`)."""
         self._check()
         return self._run(recover(prefix, release_lost=release_lost))
+
+    def delete_temporaries(self, before_unix_ms: int) -> int:
+        """Delete stale temporary files, if the objects are in a local directory."""
+        return self._objects.delete_temporaries(before_unix_ms) if isinstance(self._objects, HasTemporaries) else 0
 
     def _check(self) -> None:
         """Check once that the records are the store's own."""

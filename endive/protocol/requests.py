@@ -13,8 +13,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from endive.errors import EndiveError, OutcomeUnknownError, StorageAccessError, StorageUnavailableError
+from endive.errors import EndiveError, InvariantError, OutcomeUnknownError, StorageAccessError, StorageUnavailableError
 
+REQUESTS_MAX = 1_000_000_000
 T = TypeVar("T")
 Reply = TypeVar("Reply")
 
@@ -70,6 +71,14 @@ class Together(Request[tuple[Any, ...]]):
     """
 
     requests: tuple[Request[Any], ...]
+
+
+@dataclass(frozen=True)
+class Elsewhere(Request[Reply]):
+    """A request to another object store, by its URL; the driver reaches it in the same way as the protocol's own."""
+
+    url: str
+    request: Request[Reply]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +137,24 @@ def ask(request: Request[Reply]) -> Steps[Reply]:
     """Make a request, and return the reply with its type."""
     reply: Reply = yield request
     return reply
+
+
+def elsewhere(url: str, steps: Steps[T]) -> Steps[T]:
+    """Run a protocol on another object store."""
+    error: EndiveError | None = None
+    reply: Any = None
+    for _ in range(REQUESTS_MAX):
+        try:
+            request = steps.send(reply) if error is None else steps.throw(error)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        error, reply = None, None
+        try:
+            reply = yield request if isinstance(request, Now | NewId | Sleep) else Elsewhere(url, request)
+        except EndiveError as raised:
+            error = raised
+    raise InvariantError("a protocol ends", f"{REQUESTS_MAX:,} requests to {url}")
 
 
 def drive(steps: Steps[T], answer: Callable[[Request[Any]], Any]) -> T:

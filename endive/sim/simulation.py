@@ -109,6 +109,7 @@ class Simulation:
             raise ValueError(f"seed {config.seed} is not the workload's, {config.workload.seed}; give both the same")
         self._config = config
         self._env = simpy.Environment()
+        config.storage_provider.objects.clock = lambda: int(self._env.now)
         self._in_flight: dict[int, Transaction] = {}
         self._statistics = Statistics()
 
@@ -172,6 +173,7 @@ class Simulation:
             statistics.record_transaction(txn.result())
             statistics.record_work(txn)
         statistics.counters.update(catalog.counters)
+        statistics.counters.update(self._config.storage_provider.objects.counters)
         statistics.seq = catalog.seq
         check_commits(statistics.committed, statistics.unfinished, statistics.seq)
         return statistics

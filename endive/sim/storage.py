@@ -6,7 +6,8 @@ no content, only what conditional requests test: a version and a length.
 A conditional request travels, is decided, and travels back. `decision` says where in the round trip the store decides:
 0.5 is half-way, 1.0 at the end. Success and failure may have different latencies; both are read off the same random
 number, and the request is decided at `decision` times the shorter of the two, because the store cannot know the outcome
-earlier than it answers.
+earlier than it answers. Where the store limits the updates of an object, a request beyond the limit is not decided: it
+is throttled, and the client sends it again (`endive.sim.limits`).
 """
 
 from abc import ABC, abstractmethod
@@ -30,6 +31,7 @@ from endive.sim.latency import (
     SizeBasedLatency,
     UniformLatency,
 )
+from endive.sim.limits import ClientRetries, Contention, RateLimit
 from endive.sim.sums import terms_ticks, total_ticks
 from endive.timing import Latency, to_ms, to_ticks, together
 
@@ -65,18 +67,6 @@ class StorageResult:
     """The object takes no more appends."""
 
 
-@dataclass(frozen=True)
-class Contention:
-    """Conditional requests to one object slow each other down: `1 + per_writer * (in flight - 1)`, up to a limit."""
-
-    per_writer: float = 0.0
-    scale_max: float = 1.0
-
-    def scale(self, in_flight: int) -> float:
-        """Return the factor on the latency of a request that makes `in_flight` of them."""
-        return min(1.0 + self.per_writer * (in_flight - 1), self.scale_max)
-
-
 @dataclass
 class ObjectTable:
     """State of all objects. Shared by all views of one provider."""
@@ -87,6 +77,25 @@ class ObjectTable:
     in_flight: Counter[str] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
     """Swaps or appended bytes that a provider with its own `cas` and `append` has accepted."""
+    full_at: Counter[str] = field(default_factory=Counter)
+    """The tick at which an object's token bucket is full again."""
+    clock: Callable[[], int] | None = None
+    """Returns the present tick; set by the simulation. None: there is no time, and limits do not apply."""
+    counters: Counter[str] = field(default_factory=Counter)
+    """Throttled requests."""
+
+    def admits(self, key: str, limit: RateLimit) -> bool:
+        """Whether a request that reaches the store now is decided at all. No: it is throttled."""
+        if not limit.interval_ticks or self.clock is None or limit.has_token(self.full_at[key], self.clock()):
+            return True
+        self.full_at[key] = limit.after_throttling(self.full_at[key], self.clock())
+        self.counters["throttled_requests"] += 1
+        return False
+
+    def charge(self, key: str, limit: RateLimit, landed: bool) -> None:
+        """Take the tokens of a request that was decided now."""
+        if limit.interval_ticks and self.clock is not None:
+            self.full_at[key] = limit.after(self.full_at[key], self.clock(), landed)
 
     def swap(self, key: str, expected_version: int) -> bool:
         """Install a new version if the object is still at the expected one."""
@@ -236,10 +245,17 @@ class Profile:
 
     name: str
     latencies: Mapping[str, LatencyDistribution]
-    contention: Contention = Contention()
+    contention: Contention = field(default_factory=Contention)
     decision: float = 1.0
     sources: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
+    append_contention: Contention | None = None
+    """Of appends. None: the same as of other conditional requests."""
+    append_decision: float | None = None
+    """Of appends. None: the same as of other conditional requests."""
+    object_limit: RateLimit = field(default_factory=RateLimit)
+    """Conditional requests to one object."""
+    client: ClientRetries = field(default_factory=ClientRetries)
 
     def find(self, operation: str, kind: str) -> LatencyDistribution | None:
         """Return the row for `operation` on a `kind` of object, or None where the provider cannot do it."""
@@ -250,6 +266,15 @@ class Profile:
         if f"{kind}_{operation}" in self.latencies:
             return None
         return self.latencies.get(f"{operation}_failure")
+
+    def contention_of(self, operation: str) -> Contention:
+        """Return how requests of this kind to one object slow each other down."""
+        return self.append_contention or self.contention if operation == "append" else self.contention
+
+    def decision_of(self, operation: str) -> float:
+        """Return the share of the round trip after which a conditional request is decided."""
+        special = self.append_decision if operation == "append" else None
+        return self.decision if special is None else special
 
     @property
     def min_latency_ms(self) -> float:
@@ -316,21 +341,37 @@ class ProfiledProvider(StorageProvider):
     def conditional(
         self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
     ) -> Latency[StorageResult]:
+        profile, sent_ticks = self._profile, 0
+        for attempt in range(1, profile.client.attempts + 1):
+            ticks, travel_ticks = self._send(operation, key, size_bytes)
+            yield to_ms(travel_ticks)
+            admitted = self._objects.admits(key, profile.object_limit)
+            landed = admitted and decide()
+            if admitted:
+                self._objects.charge(key, profile.object_limit, landed)
+            state = self._objects.state(key)
+            self._objects.in_flight[key] -= 1
+            if ticks[landed] > travel_ticks:
+                yield to_ms(ticks[landed] - travel_ticks)
+            sent_ticks += ticks[landed]
+            if admitted or attempt == profile.client.attempts:
+                break
+            wait_ticks = profile.client.delay_ticks(attempt, self._rng.random())
+            if wait_ticks:
+                yield to_ms(wait_ticks)
+            sent_ticks += wait_ticks
+        return StorageResult(landed, to_ms(sent_ticks), size_bytes, *state)
+
+    def _send(self, operation: str, key: str, size_bytes: int) -> tuple[dict[bool, int], int]:
+        """Send a conditional request. Return its latency by outcome, and when it is decided."""
         success = self._quantile(operation, key, size_bytes)
         failure = self._find_failure_quantile(operation, key, size_bytes)
         u = self._rng.random()
         in_flight = self._objects.in_flight
         in_flight[key] += 1
-        scale = self._profile.contention.scale(in_flight[key])
+        scale = self._profile.contention_of(operation).scale(in_flight[key])
         ticks = {yes: int(quantile.ticks_at(u) * scale) for yes, quantile in ((True, success), (False, failure))}
-        travel_ticks = int(min(ticks.values()) * self._profile.decision)
-        yield to_ms(travel_ticks)
-        landed = decide()
-        state = self._objects.state(key)
-        in_flight[key] -= 1
-        if ticks[landed] > travel_ticks:
-            yield to_ms(ticks[landed] - travel_ticks)
-        return StorageResult(landed, to_ms(ticks[landed]), size_bytes, *state)
+        return ticks, int(min(ticks.values()) * self._profile.decision_of(operation))
 
     def supports(self, operation: str) -> bool:
         return operation in self._profile.latencies

@@ -7,11 +7,11 @@ only a few times.
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from endive.errors import EndiveError, InvariantError
-from endive.protocol.requests import Get, GetAll, NewId, Request, Steps, Together
+from endive.protocol.requests import Elsewhere, Get, GetAll, List, NewId, Request, Steps, Together
 from endive.testing.fingerprint import fingerprint
 
 Program = Callable[[], Steps[Any]]
@@ -44,38 +44,66 @@ class Node:
 def with_single_requests(steps: Steps[Any], place: int = 0) -> Steps[Any]:
     """Split `GetAll` and `Together` into single requests, so that other protocols can act in between; answer `NewId`.
 
-    Ids depend only on the protocol (`place`) and on how many it has drawn, so a run can be replayed.
+    Ids depend only on the protocol (`place`) and on how many it has drawn, so a run can be replayed. A request to
+    another object store goes to the same one, with the other's URL before its paths.
     """
     ids_drawn = 0
     request = next(steps, None)
     while request is not None:
+        error: EndiveError | None = None
+        answer: Any = None
         if isinstance(request, NewId):
             ids_drawn += 1
-            answer: Any = f"{place + 0xE000:08x}{ids_drawn:024x}"
-            error = None
-        elif isinstance(request, GetAll | Together):
-            single = request.requests if isinstance(request, Together) else tuple(map(Get, request.paths))
+            answer = f"{place + 0xE000:08x}{ids_drawn:024x}"
+        else:
+            singles = _singles(request)
             replies: tuple[Any, ...] = ()
-            error = None
-            for number in range(len(single)):
+            for number in range(len(singles)):
                 try:
-                    reply = yield single[number]
+                    reply = yield _placed(singles[number])
                 except EndiveError as raised:
                     error = raised
                     break
-                replies = (*replies, reply)
-            answer = replies
-        else:
-            try:
-                answer = yield request
-                error = None
-            except EndiveError as raised:
-                answer, error = None, raised
+                replies = (*replies, _from_place(singles[number], reply))
+            if error is None:
+                answer = replies if _is_composite(request) else replies[0]
         try:
             request = steps.send(answer) if error is None else steps.throw(error)
         except StopIteration as stop:
             return stop.value
     return None
+
+
+def _is_composite(request: Request[Any]) -> bool:
+    inner = request.request if isinstance(request, Elsewhere) else request
+    return isinstance(inner, GetAll | Together)
+
+
+def _singles(request: Request[Any]) -> tuple[Request[Any], ...]:
+    """Return the single requests of which a request consists."""
+    if isinstance(request, Elsewhere):
+        return tuple(Elsewhere(request.url, one) for one in _singles(request.request))
+    if isinstance(request, GetAll):
+        return tuple(map(Get, request.paths))
+    return request.requests if isinstance(request, Together) else (request,)
+
+
+def _placed(request: Request[Any]) -> Request[Any]:
+    """Return a request to another object store as one to this store."""
+    if not isinstance(request, Elsewhere):
+        return request
+    inner: Any = request.request
+    if isinstance(inner, List):
+        return List(request.url + inner.prefix, request.url + inner.after if inner.after else "")
+    placed: Request[Any] = replace(inner, path=request.url + inner.path)
+    return placed
+
+
+def _from_place(request: Request[Any], reply: Any) -> Any:  # noqa: ANN401 - the reply to any request
+    """Return the reply to such a request, with the paths of the other store."""
+    if isinstance(request, Elsewhere) and isinstance(request.request, List):
+        return tuple(replace(info, path=info.path.removeprefix(request.url)) for info in reply)
+    return reply
 
 
 class Automaton:

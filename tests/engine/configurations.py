@@ -107,13 +107,17 @@ def _storage(draw: Draw) -> dict[str, Any]:
     storage: dict[str, Any] = {
         "provider": draw.choice(["s3", "s3x", "azure", "azurex", "gcp", "instant"]),
         "profiles": draw.choice(["spec", "measured"]),
-        "decision": draw.choice(["half", "end"]),
+        "decision": draw.choice(["half", "end", 0.37]),
         "failure_latency": draw.random() < 0.8,
         "contention": draw.random() < 0.8,
         "latency": {name: _latency(draw) for name in LATENCIES if draw.random() < 0.15},
     }
     if draw.random() < 0.7:
         storage["latency"].setdefault("append", {"median": 20.0, "sigma": 0.3})
+    if draw.random() < 0.3:
+        del storage["decision"]
+    if draw.random() < 0.5:
+        storage |= {"limits": draw.random() < 0.8, "client": draw.choice(["object-store", "pyarrow-s3", "aws-cpp"])}
     return storage
 
 

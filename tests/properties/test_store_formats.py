@@ -152,9 +152,9 @@ def test_a_damaged_manifest_is_refused(manifest: StoreManifest, data: st.DataObj
 
 def test_a_newer_format_is_named() -> None:
     body = bytearray(encode_manifest(StoreManifest(PUT_ID)))
-    body[9] = 3
+    body[9] = 4
 
-    with pytest.raises(CorruptObjectError, match="format version 3; this Endive reads up to version 2"):
+    with pytest.raises(CorruptObjectError, match="format version 4; this Endive reads up to version 3"):
         decode_manifest("path", bytes(body))
 
 

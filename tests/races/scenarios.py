@@ -20,6 +20,7 @@ from endive.kv.sst.lookup import find_in_entries, find_in_runs
 from endive.kv.sst.reading import NoCache
 from endive.kv.views import create_checkpoint, newest_view, refresh_checkpoint, view_at
 from endive.protocol.requests import (
+    Elsewhere,
     Get,
     GetAll,
     GetRange,
@@ -145,6 +146,9 @@ def answer(bodies: dict[str, bytes], request: Request[Any]) -> Any:  # noqa: PLR
             return None if path not in bodies else bodies[path][start : start + length]
         case GetAll(paths):
             return tuple(map(bodies.get, paths))
+        case Elsewhere(url, inner):
+            inside = {path.removeprefix(url): body for path, body in bodies.items() if path.startswith(url)}
+            return answer(inside, inner)
         case Together(requests):
             return tuple(answer(bodies, one) for one in requests)
         case List(prefix, after):

@@ -26,6 +26,7 @@ PROTOCOLS = [
             "maintenance/compactor",
             "maintenance/garbage_collector",
             "maintenance/claim",
+            "clones",
             "sst/lookup",
             "sst/reading",
             "maintenance/check",

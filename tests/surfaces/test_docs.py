@@ -198,9 +198,22 @@ def closed_loop_table() -> str:
         [
             "| provider | operation | writers | rate | refused | simulated rate | simulated refused | error | points |",
             "|---|---|---:|---:|---:|---:|---:|---:|---:|",
-            *map(closed_loop_row, document["rows"]),
+            *(closed_loop_row(row) for row in document["rows"] if row["fitted"]),
         ]
     )
+
+
+def closed_loop_error_table() -> str:
+    """The largest errors of each provider, over all numbers of writers."""
+    document = json.loads((ROOT / "benchmarks" / "results" / "closed_loop.json").read_text(encoding="utf-8"))
+    rows = ["| provider | operation | largest error of the rate | of the refused share |", "|---|---|---:|---:|"]
+    for provider, operation in dict.fromkeys((row["provider"], row["operation"]) for row in document["rows"]):
+        errors = [row for row in document["rows"] if (row["provider"], row["operation"]) == (provider, operation)]
+        rate, points = (
+            max(abs(row[name]) for row in errors) for name in ("throughput_error_percent", "failure_rate_error_points")
+        )
+        rows.append(f"| {provider} | {operation} | {rate:.1f} % | {points:.1f} points |")
+    return "\n".join(rows)
 
 
 def engine_row(row: dict[str, Any]) -> str:
@@ -238,6 +251,7 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "keys": ("docs/simulator.md", key_table),
     "metrics": ("docs/simulator.md", metric_table),
     "closed loop": ("docs/simulator.md", closed_loop_table),
+    "closed loop errors": ("docs/simulator.md", closed_loop_error_table),
     "engine": ("docs/engine.md", engine_table),
     "catalog beside SQL": ("docs/catalog.md", beside_table),
     "catalog over S3": ("docs/catalog.md", s3_table),

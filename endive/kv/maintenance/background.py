@@ -13,9 +13,10 @@ from endive.drivers.blocking import BlockingDriver
 from endive.errors import EndiveError, FencedError, OutcomeUnknownError, StoreClosedError
 from endive.kv.maintenance.claim import Claim, Maintained, claim_maintenance, maintain, release_maintenance
 from endive.kv.maintenance.compactor import Compaction, compact_levels, compact_wal
-from endive.kv.maintenance.garbage_collector import Collected, collect_garbage
+from endive.kv.maintenance.garbage_collector import FOREIGN_AGE_MS, Collected, collect_garbage
 from endive.kv.options import StoreOptions
 from endive.logs import log_error, log_event
+from endive.objects.api import HasTemporaries
 from endive.objects.two_phase import TwoPhaseStore
 from endive.protocol.requests import Now
 
@@ -63,8 +64,22 @@ def collect_now(driver: BlockingDriver, retention_ms: int) -> Collected:
     if isinstance(driver.objects, TwoPhaseStore):
         _recover(driver.objects)
     done = driver.run(collect_garbage(retention_ms))
-    log_event(log, "collected", manifests=len(done.manifests), wal_entries=len(done.wal_entries), ssts=len(done.ssts))
+    stale = 0
+    if isinstance(driver.objects, HasTemporaries):
+        stale = driver.objects.delete_temporaries(driver.answer(Now()) - FOREIGN_AGE_MS)
+    _log_collected(done, stale)
     return done
+
+
+def _log_collected(done: Collected, stale: int = 0) -> None:
+    log_event(
+        log,
+        "collected",
+        manifests=len(done.manifests),
+        wal_entries=len(done.wal_entries),
+        ssts=len(done.ssts),
+        foreign=len(done.foreign) + stale,
+    )
 
 
 def _recover(objects: TwoPhaseStore) -> None:
@@ -80,10 +95,8 @@ def report(done: Maintained) -> None:
         event, count = ("compacted", one.entries) if one.entries else ("merged", one.runs)
         kind = "entries" if one.entries else "runs"
         log_event(log, event, rows=one.rows, manifest_id=one.manifest.number, **{kind: count})
-    gone = done.collected
-    if gone is None:
-        return
-    log_event(log, "collected", manifests=len(gone.manifests), wal_entries=len(gone.wal_entries), ssts=len(gone.ssts))
+    if done.collected is not None:
+        _log_collected(done.collected)
 
 
 class BackgroundMaintenance:

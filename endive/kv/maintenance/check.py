@@ -12,7 +12,7 @@ from endive.kv.log.wal import WAL
 from endive.kv.manifest import SortedRun, SstInfo, StoreManifest
 from endive.kv.manifest_format import MANIFESTS
 from endive.kv.sst.format import Footer, Rows, decode_sst
-from endive.kv.sst.reading import LEVELS_PREFIX, LEVELS_SUFFIX, sst_path
+from endive.kv.sst.reading import LEVELS_PREFIX, LEVELS_SUFFIX, range_request, sst_path
 from endive.protocol.requests import Get, List, Steps, ask
 from endive.protocol.sequenced import Numbered, newest, newest_for_certain, numbers_in
 
@@ -69,8 +69,12 @@ def _check(base: Numbered[StoreManifest]) -> Steps[Report]:
         findings += found
     entries, found = yield from _wal(base.value)
     findings += found
+    kept = sorted({number for manifest in manifests[1:] for number in _seen(manifest.value)} - _unread(base.value))
+    for place in range(len(kept)):
+        found = yield from _kept_entry(kept[place])
+        findings += found
     garbage = yield from _garbage(manifests, base.value)
-    return Report(base.number, len(manifests), entries, len(ids), rows, garbage, findings)
+    return Report(base.number, len(manifests), entries + len(kept), len(ids), rows, garbage, findings)
 
 
 def _manifests(base: Numbered[StoreManifest]) -> Steps[tuple[tuple[Numbered[StoreManifest], ...], tuple[Finding, ...]]]:
@@ -113,9 +117,9 @@ def _unordered(runs: tuple[SortedRun, ...]) -> bool:
 
 def _sst(sst: SstInfo) -> Steps[tuple[int, tuple[Finding, ...]]]:
     path = sst_path(sst.id)
-    body = yield from ask(Get(path))
+    body = yield from ask(range_request(sst, 0, sst.size_bytes + 1))
     if body is None:
-        return 0, (Finding(path, "missing, though a manifest names it"),)
+        return 0, (Finding(sst.store + path, "missing, though a manifest names it"),)
     try:
         footer, rows = decode_sst(path, body)
     except CorruptObjectError as error:
@@ -165,6 +169,29 @@ def _wal(manifest: StoreManifest) -> Steps[tuple[int, tuple[Finding, ...]]]:
             findings += (Finding(path, f"a write of epoch {footer.epoch} behind a newer writer's fences"),)
         epochs = (*epochs, (footer.epoch, footer.is_fence))[-manifest.max_parallel_writes :]
     return len(numbers), findings
+
+
+def _seen(manifest: StoreManifest) -> range:
+    """Return the WAL entries that belong to the state of a checkpoint."""
+    return range(manifest.wal_id_last_compacted + 1, manifest.wal_id_last_seen + 1)
+
+
+def _unread(newest: StoreManifest) -> frozenset[int]:
+    """Return the entries that are checked anyway, because they are not in the levels."""
+    return frozenset(range(newest.wal_id_last_compacted + 1, newest.wal_id_last_seen + 1))
+
+
+def _kept_entry(number: int) -> Steps[tuple[Finding, ...]]:
+    """Check an entry that is in the levels, but that a checkpoint needs."""
+    path = WAL.path_of(number)
+    body = yield from ask(Get(path))
+    if body is None:
+        return (Finding(path, "missing, though a checkpoint needs it"),)
+    try:
+        footer, rows = decode_sst(path, body)
+    except CorruptObjectError as error:
+        return (Finding(error.path, error.problem),)
+    return tuple(Finding(path, problem) for problem in _row_problems(footer, rows))
 
 
 def _gap(numbers: list[int], manifest: StoreManifest) -> tuple[Finding, ...]:

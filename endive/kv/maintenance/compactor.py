@@ -84,7 +84,7 @@ def compact_wal(epoch: int) -> Steps[Compaction | None]:
         return None
     rows = merge((held for _, held in entries), keep_tombstones=bool(base.value.runs))
     row_seq = max(footer.seq_last for footer, _ in entries)
-    ssts = yield from _write(cut(rows, SST_BYTES), epoch, base.value.sst_id_last)
+    ssts = yield from write_ssts(cut(rows, SST_BYTES), epoch, base.value.sst_id_last)
     run = SortedRun(0, ssts) if ssts else None
     sst_last = ssts[-1].id if ssts else base.value.sst_id_last
     put_id = yield from ask(NewId())
@@ -177,7 +177,7 @@ def _merge(runs: tuple[SortedRun, ...], epoch: int, last_id: int, keep_tombstone
     for number in range(len(ranges)):
         sources = yield from load_ranges(indexed, ranges[number])
         rows = merge(sources, keep_tombstones)
-        written = yield from _write(cut(rows, SST_BYTES), epoch, ssts[-1].id if ssts else last_id)
+        written = yield from write_ssts(cut(rows, SST_BYTES), epoch, ssts[-1].id if ssts else last_id)
         ssts += written
     return ssts
 
@@ -209,7 +209,7 @@ def _owned(epoch: int) -> Steps[Numbered[StoreManifest]]:
     return base
 
 
-def _write(pieces: list[Rows], epoch: int, last_id: int) -> Steps[tuple[SstInfo, ...]]:
+def write_ssts(pieces: list[Rows], epoch: int, last_id: int) -> Steps[tuple[SstInfo, ...]]:
     """Write SSTs with the ids after `last_id`. An id that an earlier, failed pass has used is passed over."""
     ssts: tuple[SstInfo, ...] = ()
     sst_id = last_id

@@ -14,7 +14,7 @@ from endive.errors import MissingObjectError
 from endive.kv.manifest import SstInfo
 from endive.kv.sst.format import Index, Rows, decode_block, decode_blocks, decode_index
 from endive.kv.sst.merge import KeyRange, between, blocks_within
-from endive.protocol.requests import GetRange, Steps, Together, ask
+from endive.protocol.requests import Elsewhere, GetRange, Request, Steps, Together, ask
 from endive.protocol.sequenced import numbered
 
 WHOLE_BYTES = 128 * 1024
@@ -121,9 +121,15 @@ def fetch_indexes(ssts: Sequence[SstInfo], fetched: Fetched) -> Steps[None]:
             _keep_end(sst, end, fetched)
 
 
-def _index_request(sst: SstInfo) -> GetRange:
+def range_request(sst: SstInfo, start: int, length: int) -> Request[bytes | None]:
+    """Return the request for a part of an SST, wherever it is."""
+    request = GetRange(sst_path(sst.id), start, length)
+    return Elsewhere(sst.store, request) if sst.store else request
+
+
+def _index_request(sst: SstInfo) -> Request[bytes | None]:
     start = 0 if sst.size_bytes <= WHOLE_BYTES else sst.index_offset
-    return GetRange(sst_path(sst.id), start, sst.size_bytes - start)
+    return range_request(sst, start, sst.size_bytes - start)
 
 
 def _keep_end(sst: SstInfo, end: bytes | None, fetched: Fetched) -> None:
@@ -164,10 +170,10 @@ def _pieces(sst: SstInfo, numbers: Sequence[int], fetched: Fetched) -> list[Bloc
     return pieces
 
 
-def _blocks_request(piece: Blocks, fetched: Fetched) -> GetRange:
+def _blocks_request(piece: Blocks, fetched: Fetched) -> Request[bytes | None]:
     places = fetched.indexes[piece.sst.id].places
     start, last = places[piece.first].offset, places[piece.end - 1]
-    return GetRange(sst_path(piece.sst.id), start, last.offset + last.length - start)
+    return range_request(piece.sst, start, last.offset + last.length - start)
 
 
 def _keep_blocks(piece: Blocks, body: bytes | None, fetched: Fetched) -> None:
@@ -197,6 +203,6 @@ def load_ranges(files: Sequence[tuple[SstInfo, Index]], keys: KeyRange) -> Steps
     return rows
 
 
-def _range_request(sst: SstInfo, index: Index, numbers: range) -> GetRange:
+def _range_request(sst: SstInfo, index: Index, numbers: range) -> Request[bytes | None]:
     start, last = index.places[numbers[0]].offset, index.places[numbers[-1]]
-    return GetRange(sst_path(sst.id), start, last.offset + last.length - start)
+    return range_request(sst, start, last.offset + last.length - start)

@@ -24,7 +24,7 @@ from endive.sim.config.classes import class_sections, unused_shared_keys, warnin
 from endive.sim.config.defaults import Origins, complete, contradictions, mean_ms, partition_counts
 from endive.sim.config.distributions import DistributionSection
 from endive.sim.config.effects import ineffective
-from endive.sim.config.profiles import DECISIONS, load_profile_file, load_profile_set, read_text
+from endive.sim.config.profiles import load_clients, load_profile_file, load_profile_set, read_text, share_of
 from endive.sim.config.schema import Configuration
 from endive.sim.config.validation import InvalidKey, validated, without_consequences
 from endive.sim.latency import (
@@ -33,12 +33,13 @@ from endive.sim.latency import (
     LognormalLatency,
     SizeBasedLatency,
 )
+from endive.sim.limits import Contention, RateLimit
 from endive.sim.results.summary import Window
 from endive.sim.simulation import SimulationConfig
-from endive.sim.storage import Contention, Profile, ProfiledProvider
+from endive.sim.storage import Profile, ProfiledProvider
 from endive.wording import suggestion
 
-MODEL_VERSION = 3
+MODEL_VERSION = 4
 """Raised when the same configuration and seed give other results than before."""
 
 SET = "--set"
@@ -269,7 +270,11 @@ def _adjusted(profile: Profile, config: Configuration) -> Profile:
         profile,
         latencies=latencies,
         contention=profile.contention if storage.contention else Contention(),
-        decision=DECISIONS[storage.decision] if storage.decision else profile.decision,
+        append_contention=profile.append_contention if storage.contention else None,
+        decision=profile.decision if storage.decision is None else share_of(storage.decision),
+        append_decision=profile.append_decision if storage.decision is None else None,
+        object_limit=profile.object_limit if storage.limits else RateLimit(),
+        client=load_clients()[storage.client] if storage.client else profile.client,
     )
 
 
@@ -334,9 +339,12 @@ def experiment_digest(settings: Settings) -> str:
     values = settings.values.model_dump(mode="json", exclude={"experiment": True, "storage": {"latency"}})
     for key in ("seed", "output_path", "trim_start_ms", "trim_end_ms"):
         del values["simulation"][key]
-    del values["storage"]["profiles"], values["storage"]["profile_file"]
+    for key in ("profiles", "profile_file", "limits", "client", "decision", "contention"):
+        del values["storage"][key]  # as far as they matter, they are in the profile
     latencies = {name: repr(row) for name, row in sorted(settings.profile.latencies.items())}
-    rest = [repr(settings.profile.contention), settings.profile.decision, MODEL_VERSION]
+    profile = settings.profile
+    rules = (profile.contention, profile.append_contention, profile.object_limit, profile.client)
+    rest = [repr(rules), profile.decision, profile.append_decision, MODEL_VERSION]
     canonical = json.dumps([values, latencies, rest], sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from endive.sim.config.classes import errors_by_class, in_class
 from endive.sim.config.distributions import DistributionSection
+from endive.sim.config.profiles import decision_name
 from endive.sim.config.schema import Configuration, TransactionSection
 from endive.sim.config.validation import MISSING, InvalidKey
 from endive.sim.cost import COST_MODELS
@@ -50,7 +51,8 @@ def _defaults(config: Configuration, profile: Profile) -> Iterator[tuple[str, An
     quarter_ms = config.simulation.duration_ms / 4
     yield "simulation.trim_start_ms", quarter_ms, "a quarter of the run"
     yield "simulation.trim_end_ms", quarter_ms, "a quarter of the run"
-    yield "storage.decision", "end" if profile.decision == 1.0 else "half", f"profile {profile.name}"
+    yield "storage.decision", decision_name(profile.decision), f"profile {profile.name}"
+    yield "storage.client", profile.client.name or None, f"profile {profile.name}"
     kind = config.catalog.type or ("cas" if profile.find("cas", "catalog") else "append")
     yield "catalog.type", kind, f"what {profile.name} can do"
     yield "catalog.conflict_granularity", "table" if kind == "append" else "catalog", f"catalog type {kind}"

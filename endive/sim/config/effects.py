@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from endive.sim.config.choices import Choices, written
 from endive.sim.config.defaults import class_tables, value_at
 from endive.sim.config.schema import Selection
-from endive.sim.storage import Contention
+from endive.sim.limits import Contention, RateLimit
 
 
 def _chosen(selection: Selection, tables: Collection[int]) -> bool:
@@ -57,6 +57,16 @@ _STORAGE_RULES = (
         ("storage.contention",),
         lambda c: c.original.contention != Contention() and c.conditional(),
         "a provider with contention, and conditional writes to it",
+    ),
+    _Rule(
+        ("storage.limits",),
+        lambda c: c.original.object_limit != RateLimit() and c.conditional(),
+        "a provider that limits the updates of one object, and conditional writes to it",
+    ),
+    _Rule(
+        ("storage.client",),
+        lambda c: c.profile.object_limit != RateLimit() and c.conditional(),
+        "a provider that limits the updates of one object (storage.limits), and conditional writes to it",
     ),
 )
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from endive.sim.config.distributions import DistributionSection, NotNegative, Positive
+from endive.sim.config.profiles import Decision, known_client
 from endive.sim.transaction import DEFAULT_CLASS
 
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
@@ -106,14 +107,25 @@ class StorageSection(Section):
     profile_file: str | None = Field(
         None, description="a TOML file with profiles of your own, relative to this file's directory"
     )
-    decision: Literal["half", "end"] | None = Field(
-        None, description="point of its round trip at which a conditional write is decided; by default the profile's"
+    decision: Decision | None = Field(
+        None,
+        description="point of its round trip at which a conditional write is decided: half, end or a share of it; by "
+        "default the profile's",
     )
     failure_latency: Flag = Field(
         True, description="refused writes have the profile's own latency; false: that of successful ones"
     )
     contention: Flag = Field(True, description="writes to one object slow each other down, as in the profile")
+    limits: Flag = Field(True, description="updates of one object per second are limited, as in the profile")
+    client: str | None = Field(
+        None, description="SDK that repeats throttled requests; by default the profile's; `endive providers` lists them"
+    )
     latency: LatencySection = Field(LatencySection(), description="latencies that replace the profile's")
+
+    @field_validator("client")
+    @classmethod
+    def _known_client(cls, value: str | None) -> str | None:
+        return None if value is None else known_client(value)
 
 
 class PartitionTopology(Section):

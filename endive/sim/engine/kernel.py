@@ -87,12 +87,13 @@ COUNTERS = (
     "append_physical_success", "append_physical_failure", "append_logical_success", "append_logical_conflict",
     "append_compactions_triggered", "append_compactions_completed", "discovery_reads",
     "manifest_append_physical_success", "manifest_append_physical_failure", "manifest_append_sealed_rewrite",
-    "no_overlap", "real_conflicts", "false_conflicts", "stale_before_swap",
+    "no_overlap", "real_conflicts", "false_conflicts", "stale_before_swap", "throttled_requests",
 )  # fmt: skip
 (
     C_CATALOG_READ, C_CAS_YES, C_CAS_NO, C_PHYSICAL_YES, C_PHYSICAL_NO, C_LOGICAL_YES, C_LOGICAL_NO, C_SEALED,
     C_COMPACTED, C_DISCOVERY, C_LIST_YES, C_LIST_NO, C_LIST_REWRITE, C_NO_OVERLAP, C_REAL, C_FALSE, C_STALE,
-) = np.arange(8, 25)  # fmt: skip
+    C_THROTTLED,
+) = np.arange(8, 26)  # fmt: skip
 
 ROW = (
     "txn_id", "t_submit", "t_runtime", "t_commit", "commit_latency", "total_latency", "n_retries", "status",
@@ -118,7 +119,7 @@ CONFIG = _record(
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
     "has_backoff backoff_before_read ml_append list_appends_max list_entry_bytes list_seal_bytes keeps_entries "
     "lists_per_partition lists "
-    "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight "
+    "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight at_full "
     "d_written d_parts d_seen d_start d_new d_known d_sealed versions",
     entry_read_ms=np.float64,
     probability=np.float64,
@@ -143,9 +144,17 @@ CONFIG = _record(
     due=(np.int64, (3, 8, 8)),  # operation, which: the kinds that occur, ascending
     due_count=(np.int64, (3, 8)),
     has_beside=(np.int64, (3,)),
-    decision=(np.float64, (2,)),  # of the catalog's store, of the tables'
-    per_writer=(np.float64, (2,)),
-    scale_max=(np.float64, (2,)),
+    decision=(np.float64, (4,)),  # by kind of conditional request
+    per_writer=(np.float64, (4,)),
+    scale_max=(np.float64, (4,)),
+    contention_free=(np.int64, (4,)),
+    contention_half=(np.float64, (4,)),
+    limit_interval=(np.int64, (4,)),  # ticks in which a token comes back; 0: no limit
+    limit_spare=(np.int64, (4,)),
+    limit_refusal=(np.int64, (4,)),
+    limit_throttle=(np.int64, (4,)),
+    client_attempts=(np.int64, (2,)),  # of the catalog's store, of the tables'
+    client_jitter=(np.float64, (2,)),
 )
 
 SHARED = _record(
@@ -156,7 +165,7 @@ SHARED = _record(
 
 TRANSACTION = _record(
     "txn cls number pc now due submit run op status reason attempt next must_prepare refreshing reading "
-    "seq start_seq new_seq started before wait kind ticks_yes ticks_no landed seen_offset seen_sealed offset list "
+    "seq start_seq new_seq started before wait kind sent ticks_yes ticks_no landed seen_offset seen_sealed offset list "
     "applied delay lost gave_up drawn_storage drawn_catalog drawn_backoff drawn_conflict",
     key_storage=np.uint64,
     key_catalog=np.uint64,
@@ -540,6 +549,7 @@ def begin(c, t, d, odds, topology, bound, curves, number, submit):
     t.cls, t.number, t.txn = c.cls, number, number * c.classes + c.cls
     t.now, t.submit, t.pc = submit, submit, START
     t.status, t.reason, t.attempt, t.next, t.refreshing, t.before, t.gave_up = EXECUTING, NO_REASON, 0, 0, 0, 0, 0
+    t.sent = 0
     t.drawn_storage, t.drawn_catalog, t.drawn_backoff, t.drawn_conflict = 0, 0, 0, 0
     for i in range(6):
         t.spent[i] = 0
@@ -702,22 +712,71 @@ def object_of(c, t, d, topology):
 
 
 @inlined
-def request(c, t, d, state, topology, curves):
-    """`StorageProvider.conditional`, up to the moment of decision."""
-    store = 1 if t.kind == LIST_APPEND else 0
-    if store == 1:
+def draw_number(t):
+    """Return the key and the next number of the stream that a conditional request draws from."""
+    if t.kind == LIST_APPEND:
         t.drawn_storage += 1
-        key, number = t.key_storage, t.drawn_storage
-    else:
-        t.drawn_catalog += 1
-        key, number = t.key_catalog, t.drawn_catalog
+        return t.key_storage, t.drawn_storage
+    t.drawn_catalog += 1
+    return t.key_catalog, t.drawn_catalog
+
+
+@inlined
+def contention(c, kind, in_flight):
+    """`Contention.scale`."""
+    beyond = max(in_flight - c.contention_free[kind], ZERO)
+    if c.contention_half[kind] > 0.0:
+        return 1.0 + (c.scale_max[kind] - 1.0) * (beyond / (beyond + c.contention_half[kind]))
+    return min(1.0 + c.per_writer[kind] * beyond, c.scale_max[kind])
+
+
+@inlined
+def request(c, t, d, state, topology, curves):
+    """`ProfiledProvider._send`: up to the moment of decision."""
+    key, number = draw_number(t)
     at = object_of(c, t, d, topology)
     state[at] += 1
-    scale = min(1.0 + c.per_writer[store] * (state[at] - 1), c.scale_max[store])
+    scale = contention(c, t.kind, state[at])
     dist = CONDITIONAL + 2 * t.kind
     t.ticks_yes = np.int64(sample(c, curves, dist, c.dist_scale[dist], key, number) * scale)
     t.ticks_no = np.int64(sample(c, curves, dist + 1, c.dist_scale[dist + 1], key, number) * scale)
-    return schedule(t, np.int64(min(t.ticks_yes, t.ticks_no) * c.decision[store]), COND_DECIDE)
+    return schedule(t, np.int64(min(t.ticks_yes, t.ticks_no) * c.decision[t.kind]), COND_DECIDE)
+
+
+@inlined
+def bucket_of(c, t, d, topology):
+    """Return where the tick is kept at which the object's token bucket is full."""
+    return c.at_full - c.at_in_flight + object_of(c, t, d, topology)
+
+
+@apart
+def admits(c, g, t, d, state, topology):
+    """`ObjectTable.admits`: whether the object's bucket has a token."""
+    at = bucket_of(c, t, d, topology)
+    if state[at] - t.now <= c.limit_spare[t.kind]:
+        return True
+    empty = t.now + c.limit_spare[t.kind] + c.limit_interval[t.kind]
+    state[at] = max(state[at], min(state[at] + c.limit_throttle[t.kind], empty))
+    g.counters[C_THROTTLED] += 1
+    return False
+
+
+@apart
+def charge(c, t, d, state, topology, yes):
+    """`ObjectTable.charge`: take the tokens of a request that was decided now."""
+    at = bucket_of(c, t, d, topology)
+    state[at] = max(state[at], t.now) + (c.limit_interval[t.kind] if yes else c.limit_refusal[t.kind])
+
+
+@apart
+def send_again(c, t, client, purpose, rest):
+    """A throttled request has been answered: wait, and send it again."""
+    t.sent += 1
+    key, number = draw_number(t)
+    store = 1 if t.kind == LIST_APPEND else 0
+    share = 1.0 - c.client_jitter[store] * unit(draw(key, number))
+    wait = np.int64(np.rint(client[store, t.sent - 1] * share * TICKS_PER_MS))
+    return COND if spend(c, t, max(rest, ZERO), purpose) and spend(c, t, wait, purpose) else WAITING
 
 
 @apart
@@ -767,11 +826,22 @@ def append_to_list(c, t, d, state, topology):
 
 
 @inlined
-def decide(c, g, t, d, state, topology):
+def decide(c, g, t, d, state, topology, client):
     """A conditional request has reached the store. The way back is private, unless something shared is at its end."""
     travel, purpose = t.wait, S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT
     t.spent[purpose] += travel
-    if t.kind == CAS:
+    throttled = c.limit_interval[t.kind] > 0 and not admits(c, g, t, d, state, topology)
+    if throttled:
+        yes = False
+        if t.sent + 1 < c.client_attempts[1 if t.kind == LIST_APPEND else 0]:
+            state[object_of(c, t, d, topology)] -= 1
+            return send_again(c, t, client, purpose, t.ticks_no - travel)
+        if t.kind == LOG_APPEND:
+            t.seen_offset = g.log_length
+        elif t.kind == LIST_APPEND:
+            number = list_number(c, d, topology, t.list)
+            t.seen_offset, t.seen_sealed = state[c.at_length + number], state[c.at_sealed + number]
+    elif t.kind == CAS:
         yes = not conflicts(c, d, state, topology, t.seq)
         if yes:
             install(c, g, d, state, topology)
@@ -781,8 +851,10 @@ def decide(c, g, t, d, state, topology):
         yes = compact(g)
     else:
         yes = append_to_list(c, t, d, state, topology)
+    if c.limit_interval[t.kind] > 0 and not throttled:
+        charge(c, t, d, state, topology, yes)
     state[object_of(c, t, d, topology)] -= 1
-    t.landed, t.wait = 1 if yes else 0, 0
+    t.landed, t.wait, t.sent = 1 if yes else 0, 0, 0
     rest = (t.ticks_yes if yes else t.ticks_no) - travel
     if rest > 0 and t.kind == LOG_APPEND:  # the log is read when the answer comes
         return schedule(t, rest, COND_LAND)
@@ -1099,19 +1171,19 @@ def discovered(t):
 @inlined
 def begin_request(c, t, d, state, topology, curves, now):
     """Send a conditional request; where requests slow each other down, not before its time has come."""
-    if c.per_writer[1 if t.kind == LIST_APPEND else 0] > 0.0 and t.now > now:
+    if c.scale_max[t.kind] > 1.0 and t.now > now:
         return schedule(t, ZERO, COND)
     return request(c, t, d, state, topology, curves)
 
 
 @inlined
-def run_steps(c, g, t, d, state, topology, curves, backoff, pc, now):
+def run_steps(c, g, t, d, state, topology, curves, backoff, client, pc, now):
     """Run a transaction from step `pc`; return the next step, WAITING (for an event, or cut) or DONE.
 
     The steps stand in the order in which they usually follow each other, so one pass usually does.
     """
     if pc == COND_DECIDE:
-        pc = decide(c, g, t, d, state, topology)
+        pc = decide(c, g, t, d, state, topology, client)
     if pc == COND_LAND:
         pc = land(c, g, t, d, curves)
     if pc == DISCOVERED:
@@ -1308,12 +1380,13 @@ def first_arrivals(config, shared, arrivals, curves, rates):
 @entry
 def advance(
     config, shared, arrivals, heap, calendar, later, pool, details, free, state, topology, odds, bound, curves, rates,
-    backoff, rows, until
+    backoff, client, rows, until
 ):  # fmt: skip
     """Run until the next event would be at `until` or later, or until there is no room; return why."""
     c, g, heap, pool, details = config[0], shared[0], _borrowed(heap), _borrowed(pool), _borrowed(details)
     config, arrivals, bound, rates = _borrowed(config), _borrowed(arrivals), _borrowed(bound), _borrowed(rates)
     free, state, rows, backoff = _borrowed(free), _borrowed(state), _borrowed(rows), _borrowed(backoff)
+    client = _borrowed(client)
     topology, odds, curves, calendar = _borrowed(topology), _borrowed(odds), _borrowed(curves), _borrowed(calendar)
     later = _borrowed(later)
     while True:
@@ -1348,7 +1421,7 @@ def advance(
         pc = t.pc
         while pc != WAITING and pc != DONE:
             t.due = NEVER
-            pc = run_steps(c, g, t, d, state, topology, curves, backoff, pc, now)
+            pc = run_steps(c, g, t, d, state, topology, curves, backoff, client, pc, now)
         if pc == DONE:
             t.status = max(t.status, COMMITTED) if t.reason == NO_REASON else ABORTED
             record(c, t, d, rows[g.rows])

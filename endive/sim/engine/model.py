@@ -16,11 +16,12 @@ from endive.sim.config.defaults import partition_counts
 from endive.sim.config.schema import Configuration
 from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
 from endive.sim.engine import kernel
+from endive.sim.engine.stores import catalog_profile, client_waits, store_numbers
 from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
 from endive.sim.requests import BATCHED, OBJECTS
 from endive.sim.selectors import Selector
 from endive.sim.simulation import SimulationConfig
-from endive.sim.storage import Contention, Profile
+from endive.sim.storage import Profile
 from endive.sim.streams import stream_name
 from endive.sim.sums import longest_of, sum_of
 from endive.sim.workload import WorkloadClass, WorkloadConfig
@@ -62,6 +63,8 @@ class Model(NamedTuple):
     """Factors of the rates of arrivals that vary."""
     backoff: Floats
     """Milliseconds before each retry, without jitter."""
+    client: Floats
+    """Milliseconds before each repetition of a throttled request, without jitter: of the catalog, of the tables."""
     state_size: int
     detail_size: int
     buckets: int
@@ -84,9 +87,8 @@ def compile_model(settings: Settings, seed: int) -> Model:
     config = settings.build(seed)
     classes, values = config.all_classes, tuple(settings.values.by_class().values())
     layout = _Layout(settings, classes)
-    instant = settings.values.catalog.type == "instant"
-    catalog = _instant_profile(settings.values.catalog.latency_ms) if instant else settings.profile
-    curves: list[QuantileTable] = []
+    catalog = catalog_profile(settings)
+    curves = list[QuantileTable]()
     records, convoys = np.zeros(len(classes), kernel.CONFIG), list[Convoys]()
     for number, one in enumerate(classes):
         distributions = _distributions(settings.profile, one, catalog, curves)
@@ -95,7 +97,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
             | _run_numbers(config, one, values[number], seed)
             | _catalog_numbers(settings)
             | _commit_numbers(one)
-            | _store_numbers(catalog, settings.profile)
+            | store_numbers(catalog, settings.profile)
             | distributions.arrays()
         )
         numbers["costs"] = _costs(one, numbers["tables_written"])
@@ -107,7 +109,15 @@ def compile_model(settings: Settings, seed: int) -> Model:
         for name in kernel.CONFIG.names or ():
             records[number][name] = numbers[name]
     buckets = int(records["horizon"][0] >> records["bucket_shift"][0]) + 1
-    return Model(records, convoys, *layout.arrays(), layout.state_size, layout.detail_size, buckets)
+    return Model(
+        records,
+        convoys,
+        *layout.arrays(),
+        client_waits(catalog, settings.profile),
+        layout.state_size,
+        layout.detail_size,
+        buckets,
+    )
 
 
 class _Row(NamedTuple):
@@ -230,11 +240,6 @@ def curve_of(table: QuantileTable) -> Floats:
     return sides[:, :, ::-1].transpose(2, 3, 1, 0).reshape(-1)
 
 
-def _instant_profile(latency_ms: float) -> Profile:
-    fixed = FixedLatency(latency_ms)
-    return Profile("instant-catalog", {"read": fixed, "cas": fixed}, Contention())
-
-
 def _distributions(
     tables: Profile, one: WorkloadClass, catalog: Profile, curves: list[QuantileTable]
 ) -> _Distributions:
@@ -353,14 +358,6 @@ def _has_lists_per_partition(one: WorkloadClass) -> bool:
     return lists.per_partition and one.workload.config.partitions_per_txn is not None
 
 
-def _store_numbers(*stores: Profile) -> Numbers:
-    return {
-        "decision": [store.decision for store in stores],
-        "per_writer": [store.contention.per_writer for store in stores],
-        "scale_max": [store.contention.scale_max for store in stores],
-    }
-
-
 def _costs(one: WorkloadClass, written: int) -> Ints:
     options, ml_append_mode = one.options, one.ml_append_mode
     costs = np.zeros((3, 8, len(REQUEST_KINDS)), np.int64)
@@ -463,6 +460,7 @@ class _Layout:
             "at_length": lists,
             "at_sealed": lists,
             "at_in_flight": 2 + lists,
+            "at_full": 2 + lists,
         }
         picked, tracked = numbers["tables_per_txn"], numbers["tracked"]
         per_table = max(self._written(number)) if numbers["lists_per_partition"] else 1

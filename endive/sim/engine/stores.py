@@ -1,0 +1,46 @@
+"""Limits of the stores as the kernel takes them: of the catalog's store, and of the tables'."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from endive.sim.config.configuration import Settings
+from endive.sim.latency import FixedLatency
+from endive.sim.storage import Profile
+
+
+def catalog_profile(settings: Settings) -> Profile:
+    """Return the profile of the store or the server that commits go to."""
+    if settings.values.catalog.type != "instant":
+        return settings.profile
+    fixed = FixedLatency(settings.values.catalog.latency_ms)
+    return Profile("instant-catalog", {"read": fixed, "cas": fixed})
+
+
+def store_numbers(catalog: Profile, tables: Profile) -> dict[str, Any]:
+    """Return contention and limits by kind of conditional request: `kernel.CAS` and so on."""
+    kinds = [(catalog, "cas"), (catalog, "append"), (catalog, "cas"), (tables, "append")]
+    contention = [store.contention_of(operation) for store, operation in kinds]
+    limits = [store.object_limit for store, _ in kinds]
+    return {
+        "client_attempts": [store.client.attempts for store in (catalog, tables)],
+        "client_jitter": [store.client.jitter for store in (catalog, tables)],
+        "decision": [store.decision_of(operation) for store, operation in kinds],
+        "per_writer": [each.per_writer for each in contention],
+        "scale_max": [each.scale_max for each in contention],
+        "contention_free": [each.free for each in contention],
+        "contention_half": [each.half for each in contention],
+        "limit_interval": [limit.interval_ticks for limit in limits],
+        "limit_spare": [limit.spare_ticks for limit in limits],
+        "limit_refusal": [limit.refusal_ticks for limit in limits],
+        "limit_throttle": [limit.throttle_ticks for limit in limits],
+    }
+
+
+def client_waits(*stores: Profile) -> npt.NDArray[np.float64]:
+    """Return the waits of each store's client in milliseconds, as rows of one length."""
+    waits = np.zeros((len(stores), max(store.client.attempts for store in stores)))
+    for row, store in zip(waits, stores, strict=True):
+        row[: store.client.attempts - 1] = [store.client.capped_ms(retry) for retry in range(1, store.client.attempts)]
+    return waits
