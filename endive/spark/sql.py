@@ -53,6 +53,8 @@ def settings_at_start(name: str, url: str) -> dict[str, str]:
         SQL_EXTENSIONS: EXTENSIONS,
         f"spark.sql.catalog.{name}": "org.apache.iceberg.spark.SparkCatalog",
         f"spark.sql.catalog.{name}.type": "rest",
+        f"spark.sql.catalog.{name}.rest.auth.type": "oauth2",
+        f"spark.sql.catalog.{name}.token-refresh-enabled": "false",  # the token is valid as long as the server runs
         # A driver that embeds the server sees its own commits at once; a cache would hide those of other processes.
         f"spark.sql.catalog.{name}.cache-enabled": "false",
     }
