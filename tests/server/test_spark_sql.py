@@ -18,6 +18,11 @@ from endive.errors import SparkUnavailableError
 from endive.server import serve_in_background
 from endive.spark.sql import packages, settings_at_start, sql_session
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),  # PySpark
+    pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin"),
+]
+
 
 def test_statements_are_split_outside_quotes_and_comments() -> None:
     text = 'SELECT \';\' ; -- a; b\nSELECT `x;y` /* ; */, "it\\"s;";\n ; SELECT 3'
