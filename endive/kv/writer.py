@@ -408,6 +408,8 @@ class Writer:
             return
         try:
             self._driver.run(share_epoch(state.own_epoch))
+        except FencedError:
+            return  # another writer has the store
         except EndiveError as error:
             log_error(log, "epoch_not_shared", error)
 

@@ -68,7 +68,7 @@ def open_writer(parallel_writes: int = 1, claims_max: int = ATTEMPTS_MAX) -> Ste
 
 
 def _claim(parallel_writes: int, claims_max: int) -> Steps[tuple[Numbered[StoreManifest], int, bool]]:
-    """Claim the next epoch; return the manifest that does, the end of the WAL as listed before, and the kind of fence."""
+    """Claim the next epoch; return the manifest that does, the WAL's end as listed before, and the kind of fence."""
     now_ms = yield from ask(Now())
     for _ in range(claims_max):
         put_id = yield from ask(NewId())
