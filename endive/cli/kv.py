@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -12,20 +13,26 @@ from rich.table import Table
 
 from endive.cli.console import errors, output
 from endive.drivers.blocking import BlockingDriver
-from endive.errors import ConfigurationError, OutcomeUnknownError, StoreNotFoundError
+from endive.errors import ConfigurationError, IntentionExpiredError, OutcomeUnknownError, StoreNotFoundError
 from endive.kv import Reader, Store, StoreOptions
 from endive.kv import clone as clone_of
+from endive.kv.log.helping import collect_intentions, result_of
+from endive.kv.log.intentions import PREFIX as INTENTIONS
+from endive.kv.log.intentions import Intention, decode_intention, is_name
 from endive.kv.log.opening import require_newest
+from endive.kv.log.state import StoreState, newest_state
 from endive.kv.log.wal import WAL
 from endive.kv.maintenance.background import collect_now, compactions
 from endive.kv.maintenance.check import check_store
 from endive.kv.maintenance.claim import claim_maintenance, release_maintenance
 from endive.kv.manifest_format import MANIFESTS, fields_of
 from endive.kv.sst.format import decode_footer
+from endive.kv.sst.reading import NoCache
 from endive.kv.views import create_checkpoint, delete_checkpoint, refresh_checkpoint
 from endive.logs import ROOT, LogForm, show_logs
 from endive.objects import ObjectStore, open_objects
 from endive.objects.two_phase import TwoPhaseStore
+from endive.protocol.requests import Now
 from endive.protocol.sequenced import newest
 from endive.wording import counted, utc
 
@@ -252,6 +259,47 @@ def wal(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
 
 
 @app.command()
+def intentions(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
+    """List intentions: calls that a process has announced, and that any process may carry out.
+
+    `pending`: not carried out yet. `decided` and `expired` ones are deleted by their owners or the garbage collector.
+    """
+    table = Table(box=None, pad_edge=False)
+    for heading in ("position", "id", "state", "age s", "writer", "calls", "bytes"):
+        table.add_column(heading, justify="right" if heading in ("position", "age s", "bytes") else "left")
+    with _driver(url, endpoint, records) as driver:
+        state = driver.run(newest_state())
+        if state is None:
+            raise StoreNotFoundError(url)
+        for info in driver.objects.list(INTENTIONS):
+            name, body = info.path.removeprefix(INTENTIONS), driver.objects.get(info.path)
+            if body is None or not is_name(name):
+                continue
+            found = decode_intention(name, body)
+            age_s = max(driver.answer(Now()) - info.modified_unix_ms, 0) / 1000
+            position, _, intention_id = name.partition("-")
+            calls = Counter(map(str, found.calls))
+            table.add_row(
+                position.lstrip("0") or "0",
+                intention_id,
+                _state_of(driver, found, state),
+                f"{age_s:,.1f}",
+                found.writer,
+                found.problem or ", ".join(f"{count} {call}" for call, count in calls.items()),
+                str(info.size_bytes),
+            )
+    output.print(table)
+
+
+def _state_of(driver: BlockingDriver, intention: Intention, state: StoreState) -> str:
+    try:
+        decided = driver.run(result_of(intention, state, NoCache()))
+    except IntentionExpiredError:
+        return "expired"
+    return "pending" if decided is None else f"decided by {decided.by}"
+
+
+@app.command()
 def compact(
     url: Url,
     everything: Annotated[bool, typer.Option("--all", help="Merge all levels into one run.")] = False,
@@ -283,11 +331,13 @@ def collect(
     """Run the garbage collector. Safe beside writers, compactors and other garbage collectors."""
     with _driver(url, endpoint, records) as driver:
         done = collect_now(driver, retention_s * 1000)
+        closed = driver.run(collect_intentions(NoCache()))
     deleted = {
         "manifest": done.manifests,
         "WAL entry": done.wal_entries,
         "SST": done.ssts,
         "foreign object": done.foreign,
+        "intention": closed,
     }
     output.print("deleted " + ", ".join(counted(len(gone), what) for what, gone in deleted.items()))
 

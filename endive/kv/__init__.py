@@ -8,17 +8,20 @@
 
 Protocols and values, in reading order: `manifest`, `manifest_format`, `sst/` (files of sorted rows), `log/wal`,
 `log/opening` (claim an epoch, fence), `views` (views, checkpoints), `log/recent`, `log/state`, `log/epochs`,
-`transaction`, `log/committing`, `maintenance/` (compactor, garbage collector, check), `pipeline` (commit batches).
-`clones` (stores that share files). Threads: `group_commit`, `maintenance/background`, `store`, `reader`.
+`transaction`, `procedures` (transactions that are data), `log/intentions`, `log/helping` (carried out by any process),
+`log/committing`, `log/combining`, `maintenance/` (compactor, garbage collector, check), `pipeline` (commit batches).
+`clones` (stores that share files). Threads: `group_commit`, `helper`, `writer`, `maintenance/background`, `store`,
+`reader`.
 """
 
 import logging
 
 from endive.kv.clones import clone
 from endive.kv.options import StoreOptions
+from endive.kv.procedures import procedure
 from endive.kv.reader import Reader
 from endive.kv.store import Store, Ticket
 
-__all__ = ["Reader", "Store", "StoreOptions", "Ticket", "clone"]
+__all__ = ["Reader", "Store", "StoreOptions", "Ticket", "clone", "procedure"]
 
 logging.getLogger("endive").addHandler(logging.NullHandler())  # a library logs only where the program asks for it

@@ -185,6 +185,11 @@ class GroupCommit:
         self.changed.notify_all()
         self._work.notify()
 
+    @property
+    def has_work(self) -> bool:
+        """Whether something waits for the next batch, or the store is being closed."""
+        return self._closed or not self.pipeline.waiting.is_empty
+
     def computed(self) -> None:
         """Let the next batch be computed."""
         self.pipeline.computed()

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from endive.errors import EndiveError
 from endive.kv.log.committing import Prepared
 from endive.kv.log.state import StoreState
+from endive.kv.procedures import Call
 from endive.kv.transaction import Outcome, TransactionFunction
 
 ROW_OVERHEAD_BYTES = 100
@@ -64,6 +65,12 @@ class Batch:
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
         return not self.rows and not self.functions
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Its transactions, if all of them are calls and there are no rows; any process can carry them out then."""
+        calls = tuple(function for function, _ in self.functions if isinstance(function, Call))
+        return calls if len(calls) == len(self.functions) and not self.rows else ()
 
     @property
     def held(self) -> dict[bytes, bytes | None]:

@@ -12,16 +12,26 @@ Both kinds of writer do the same; how they commit is in `endive.kv.writer`. Safe
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from time import monotonic
 from typing import Literal, TypeVar, get_args
 
 from endive.closing import Closing
 from endive.drivers.blocking import BlockingDriver, random_id
-from endive.errors import ConfigurationError, FencedError, ForkedError, MissingObjectError
+from endive.errors import (
+    ConfigurationError,
+    EndiveError,
+    FencedError,
+    ForkedError,
+    MissingObjectError,
+    ProcedureFailedError,
+)
+from endive.kv.log.helping import pending
 from endive.kv.log.state import StoreState
 from endive.kv.maintenance.background import BackgroundMaintenance
 from endive.kv.manifest import Checkpoint, StoreManifest
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Written
+from endive.kv.procedures import Call
 from endive.kv.read_view import ReadView, rows_of
 from endive.kv.sst.cache import BlockCache
 from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
@@ -41,6 +51,10 @@ T = TypeVar("T")
 WriterKind = Literal["exclusive", "shared"]
 
 COMPACTIONS_MAX = 3
+ROOM_REFRESH_S = 0.5
+"""How often a write that waits for compaction looks whether another process has compacted."""
+ROOM_LOGGED_S = 10.0
+"""A write that waits so long for compaction says so."""
 REFRESHES_MAX = 10
 """How often a read refreshes because a file was deleted."""
 
@@ -143,25 +157,54 @@ class Store(Closing):
         result: T = self._group.submit(function).wait()
         return result
 
+    def call(self, procedure: str, version: int, argument: bytes) -> bytes:
+        """Call a registered procedure on the newest state; return its result when all its rows are durable.
+
+        With shared writers that commit at the same time, another process may carry out the call, in one WAL entry with
+        its own: `endive.kv.procedures`. `RefusalError`: the procedure has refused; `ProcedureFailedError`: it failed.
+        Nothing of it was written then. `OutcomeUnknownError`: it may have been carried out, or may still be, once.
+        """
+        self._require_process()
+        self._require_room()
+        call = Call(procedure, version, argument)
+        if not call.is_known:
+            raise ConfigurationError(str(call), ["no such procedure is registered in this process"])
+        try:
+            result: bytes = self._group.submit(call).wait()
+        except EndiveError:
+            raise
+        except Exception as error:
+            raise ProcedureFailedError(str(call), f"{type(error).__name__}: {error}") from error
+        return result
+
     def flush(self) -> None:
         """Return when all rows put so far are durable."""
         self._group.flush()
 
     def _require_room(self) -> None:
-        """Let the caller wait while too many bytes are in memory."""
-        if self._has_room():
-            return
-        with self._group.changed:
-            while not self._has_room():
-                self._group.require_open()
-                self._maintenance.hurry()
+        """Let the caller wait while too much is not durable, or compaction cannot keep up."""
+        started_s = refreshed_s = monotonic()
+        is_logged = False
+        while not self._has_room():
+            self._group.require_open()
+            self._maintenance.hurry()
+            with self._group.changed:
                 self._group.changed.wait(0.05)
+            if monotonic() - refreshed_s >= ROOM_REFRESH_S:  # another process may have compacted
+                self._writer.refresh()
+                refreshed_s = monotonic()
+            if monotonic() - started_s >= ROOM_LOGGED_S and not is_logged:
+                is_logged = True
+                state = self._writer.state
+                facts = {"entries": state.uncompacted_entries, "size_bytes": state.recent.size_bytes}
+                log_event(log, "waiting_for_compaction", logging.WARNING, **facts, url=self.driver.objects.url)
 
     def _has_room(self) -> bool:
-        options = self.options
+        options, state = self.options, self._writer.state
         return (
             self._pipeline.unflushed_bytes <= options.unflushed_bytes_max
-            and self._writer.state.recent.size_bytes <= options.uncompacted_bytes_max
+            and state.recent.size_bytes <= options.uncompacted_bytes_max
+            and state.uncompacted_entries <= options.uncompacted_entries_max
         )
 
     # Reading.
@@ -297,6 +340,12 @@ class Store(Closing):
         """Refresh now and then if commits do not: another process may have compacted, or may want to write."""
         if self._writer.state.own_epoch:
             self._writer.refresh()
+            if self._writer.serve():
+                self._maintenance.hurry()
+
+    def collect_intentions(self) -> tuple[str, ...]:
+        """Delete the intentions that nobody can carry out any more; return their names."""
+        return self._writer.collect_intentions()
 
     # The rest.
 
@@ -341,6 +390,10 @@ class Store(Closing):
             "transactions": self._group.functions,
             "lost_races": self._writer.losses,
             "refreshes": self._writer.refreshes,
+            "announced_batches": self._writer.helper.announced,
+            "carried_by_others": self._writer.helper.carried_by_others,
+            "carried_for_others": self._writer.helper.carried_for_others,
+            "pending_intentions": len(pending(state)),
             "runs": len(manifest.runs),
             "ssts": len(manifest.sst_ids()),
             "level_bytes": sum(run.size_bytes for run in manifest.runs),
@@ -369,6 +422,7 @@ class Store(Closing):
             self._maintenance.stop()
             if self._group.halted is None:
                 self._maintenance.finish()
+            self._writer.helper.close()
             self.driver.close()
             log_event(log, "closed", epoch=self.epoch, url=self.driver.objects.url)
 

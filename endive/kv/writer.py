@@ -12,28 +12,54 @@ error to every caller from then on.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from math import inf
 from time import monotonic, sleep
+from typing import Any
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import EndiveError, ExclusiveWriterError, FencedError, MissingObjectError, OutcomeUnknownError
 from endive.kv.group_commit import GroupCommit, copy_of
+from endive.kv.helper import Helper
+from endive.kv.log.combining import commit_calls
 from endive.kv.log.committing import Committed, Prepared, after_missing, append_exclusive, commit_batch, prepare
 from endive.kv.log.epochs import open_exclusive, open_shared
+from endive.kv.log.helping import (
+    carry_out,
+    collect_intentions,
+    forget_outcomes,
+    old_outcomes,
+    pending,
+    read_intentions,
+    to_carry_out,
+)
+from endive.kv.log.intentions import INTENTION_BYTES_MAX
 from endive.kv.log.state import StoreState, newest_state, refreshed
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline
+from endive.kv.procedures import Call
 from endive.kv.sst.reading import TableCache
-from endive.kv.transaction import Outcome
+from endive.kv.transaction import Outcome, Transaction, TransactionFunction, run_function
 from endive.kv.turns import Turns
 from endive.logs import log_error
 from endive.protocol.fencing import ROLE
+from endive.protocol.requests import Steps
 
 log = logging.getLogger(__name__)
 
 REFRESHES_MAX = 4
 """How often a commit checks whether another writer's exclusive epoch has become shared, before it takes the store."""
+HELP_ROUNDS_MAX = 100
+"""Entries in a row that a writer makes for others alone."""
+SERVE_S = 1.0
+"""How long an exclusive writer looks for intentions again and again, once it has seen some."""
+QUIET_S = 0.3
+"""...and when it stops, because no more have come."""
+SERVE_PAUSE_S = 0.01
+OUTCOMES_KEPT = 10_000
+"""WAL entries for which results of intentions are kept. An owner that comes back later cannot know its outcome."""
 
 
 class Writer:
@@ -57,6 +83,7 @@ class Writer:
         self._met_s = -inf
         """When others had last written, as far as commits have shown."""
         self.losses = 0
+        self.helper = Helper(driver)
         self.refreshes = 0
         self._refreshes_begun = 0
         self._is_refreshing = False
@@ -114,7 +141,8 @@ class Writer:
                 return None
             functions = tuple(function for function, _ in batch.functions)
             try:
-                prepared = self._driver.run(prepare(state, functions, self._cache, batch.rows))
+                helped = self._driver.run(self._read_intentions(state))
+                prepared = self._driver.run(prepare(state, (*functions, *helped), self._cache, batch.rows))
             except MissingObjectError as error:
                 if not self._renewed(batch, error):
                     return None
@@ -127,9 +155,18 @@ class Writer:
                 return prepared
             # Nothing to write. Its functions may have seen rows of the batches before it.
             if self._await_first(batch) and self._is_newest(state):
-                self._finished(batch, Committed(self.state, prepared.outcomes))
+                self._finished(batch, Committed(self.state, prepared.outcomes[: len(functions)]))
                 return None
         return None
+
+    def _read_intentions(self, state: StoreState) -> Steps[tuple[TransactionFunction[Any], ...]]:
+        """Return functions that carry out the intentions that the last listing has shown; there is no new listing."""
+        state = replace(state, intentions=self.state.intentions)
+        if not pending(state):
+            return ()
+        helper = self.helper
+        helper.known = yield from read_intentions(state, helper.known)
+        return tuple(partial(carry_out, one, helper.name) for one in to_carry_out(helper.known, None))
 
     def _base(self, batch: Batch) -> StoreState | None:
         """Return the state to compute a batch from; None: one before it has failed, and it waits again."""
@@ -139,7 +176,7 @@ class Writer:
             state = self.pipeline.base(batch, self.state)
             if not self.pipeline.is_first(batch) and self._may_follow(state):
                 return state
-        return self._ready() if self._await_first(batch) else None
+        return self._ready(batch) if self._await_first(batch) else None
 
     def _await_first(self, batch: Batch) -> bool:
         """Wait until no batch before this one is in flight. False: one of them has failed, and this one waits again."""
@@ -169,10 +206,16 @@ class Writer:
             raise FencedError(ROLE, state.own_epoch, newest.manifest.value.writer_epoch)
         return newest.is_writable and newest.wal_end == state.wal_end
 
-    def _ready(self) -> StoreState:
-        """Return the state to begin from, with no batch in flight; claims or joins an epoch if it is time."""
+    def _ready(self, batch: Batch) -> StoreState:
+        """Return the state to begin from, with no batch in flight; claims or joins an epoch if it is time.
+
+        Calls of a shared writer claim none: an exclusive writer elsewhere may carry them out.
+        """
         state = self.state
-        if self._must_open:
+        if self._must_open and not self._is_exclusive and batch.calls:
+            state = self._driver.run(refreshed(state))
+            self._must_open = self._was_fenced = False
+        elif self._must_open:
             state = self._writable(create=False)
             self._must_open = self._was_fenced = False
         elif self._was_fenced:
@@ -199,25 +242,98 @@ class Writer:
 
     def _commit_alone(self, batch: Batch, state: StoreState) -> None:
         """Commit a batch in an epoch that is not this process's own, with no other in flight."""
+        calls = batch.calls
+        if sum(len(call.argument) for call in calls) > INTENTION_BYTES_MAX:
+            calls = ()
         pause_s = self._turn_s - monotonic()
-        if pause_s > 0:
+        if pause_s > 0 and not calls:
             sleep(pause_s)  # let others go first: it is their turn
         started_s = monotonic()
+        committed = self._driver.run(self._commit_calls(state, calls)) if calls else self._race(batch, state)
+        self._learn_from(committed, started_s)
+        self._finished(batch, committed)
+        if batch.functions:  # in a thread of the store: a caller that commits its own rows is not kept waiting
+            self._help()
+
+    def _commit_calls(self, state: StoreState, calls: tuple[Call, ...]) -> Steps[Committed]:
+        hints = self.helper.hints(is_last=state.wal_end == self._own_entry_last)
+        return commit_calls(state, calls, self._cache, hints, self.helper.name, self.helper.known, REFRESHES_MAX)
+
+    def _race(self, batch: Batch, state: StoreState) -> Committed:
+        """Commit transaction functions, which only this process can carry out."""
         functions = tuple(function for function, _ in batch.functions)
         try:
-            committed = self._driver.run(commit_batch(state, functions, self._cache, REFRESHES_MAX, batch.rows))
+            return self._driver.run(self._commit_batch(state, functions, batch.rows))
         except ExclusiveWriterError:  # nothing was written: take the store
             self._must_open = True
-            state = self._ready()
-            committed = self._driver.run(commit_batch(state, functions, self._cache, REFRESHES_MAX, batch.rows))
+            return self._driver.run(self._commit_batch(self._ready(batch), functions, batch.rows))
+
+    def _commit_batch(
+        self, state: StoreState, functions: Sequence[TransactionFunction[Any]], rows: Mapping[bytes, bytes | None]
+    ) -> Steps[Committed]:
+        helper = self.helper
+        return commit_batch(state, functions, self._cache, REFRESHES_MAX, rows, by=helper.name, known=helper.known)
+
+    def _learn_from(self, committed: Committed, started_s: float) -> None:
+        """Note what a commit has shown of other writers."""
+        took_s = monotonic() - started_s
         self.losses += committed.losses
+        others = 0
         if committed.entry:
             others = committed.entry - 1 - self._own_entry_last
             self._own_entry_last = committed.entry
             self._met_s = monotonic() if others else self._met_s
-            if not committed.state.own_epoch:
-                self._turn_s = monotonic() + self._turns.after_commit(monotonic() - started_s, others)
-        self._finished(batch, committed)
+            if not committed.state.own_epoch and not committed.carried:
+                self._turn_s = monotonic() + self._turns.after_commit(took_s, others)
+        elif committed.own is not None:  # another process has carried it out
+            self._met_s = monotonic()
+        self.helper.learn(committed, took_s, others)
+
+    def _help(self) -> None:
+        """Carry out intentions of others while nothing of this process waits. They would do it themselves, later."""
+        for _ in range(HELP_ROUNDS_MAX):
+            state = self.state
+            if self.group.has_work or state.own_epoch or not state.is_writable or not pending(state):
+                return
+            started_s = monotonic()
+            try:
+                committed = self._driver.run(self._commit_batch(state, (), {}))
+            except EndiveError as error:
+                log.debug("intentions of others are left to them: %s", error)
+                return
+            self._learn_from(committed, started_s)
+            self._learn(committed.state)
+            if not committed.carried:
+                return
+
+    def serve(self) -> bool:
+        """Carry out intentions of others as an exclusive writer, for a second at most; whether there were any lately.
+
+        The caller is the thread of background maintenance, after a refresh.
+        """
+        end_s = quiet_s = monotonic() + SERVE_S
+        found = False
+        while self.state.own_epoch and monotonic() < min(end_s, quiet_s):
+            if pending(self.state):
+                found, quiet_s = True, monotonic() + QUIET_S
+                self.group.submit(_nothing).wait()
+            elif not found:
+                return False
+            else:
+                sleep(SERVE_PAUSE_S)
+            self.refresh()
+        return found and monotonic() < quiet_s
+
+    def collect_intentions(self) -> tuple[str, ...]:
+        """Delete the intentions that nobody can carry out any more, and forget old results."""
+        deleted = self._driver.run(collect_intentions(self._cache, self.state))
+        before = self.state.wal_end - OUTCOMES_KEPT
+        transaction = Transaction(self.state.manifest.value.runs, self.state.recent, self._cache, is_writable=False)
+        if self.state.is_writable and before > 0:
+            old = self._driver.run(run_function(partial(old_outcomes, before), transaction))
+            if old.error is None and old.value:
+                self.group.submit(partial(forget_outcomes, before)).wait()
+        return deleted
 
     # The end of a batch.
 
@@ -234,6 +350,9 @@ class Writer:
         with self.group.changed:
             durable = self.pipeline.landed(batch)
             for one in durable:
+                if one.prepared is not None:
+                    helped = one.prepared.outcomes[len(one.functions) :]
+                    self.helper.carried_for_others += sum(outcome.value is not None for outcome in helped)
                 if one.after is not None:
                     self._combine(one.after)
                     self._own_entry_last = one.after.wal_end
@@ -321,8 +440,13 @@ class Writer:
         self._refreshed_s = monotonic()
 
 
+def _nothing(transaction: Transaction) -> Steps[None]:  # noqa: ARG001 - a transaction function
+    """Let a batch begin: it carries out what is pending."""
+    yield from ()
+
+
 def _answer(batch: Batch, outcomes: Sequence[Outcome]) -> None:
-    for (_, result), outcome in zip(batch.functions, outcomes, strict=True):
+    for (_, result), outcome in zip(batch.functions, outcomes, strict=False):  # intentions have outcomes, too
         result.give(outcome)
 
 

@@ -41,11 +41,11 @@ class Node:
     """A generator in this state, until it is advanced."""
 
 
-def with_single_requests(steps: Steps[Any], place: int = 0) -> Steps[Any]:
+def with_single_requests(steps: Steps[Any], place: int = 0, splits: bool = True) -> Steps[Any]:
     """Split `GetAll` and `Together` into single requests, so that other protocols can act in between; answer `NewId`.
 
-    Ids depend only on the protocol (`place`) and on how many it has drawn, so a run can be replayed. A request to
-    another object store goes to the same one, with the other's URL before its paths.
+    `splits=False` leaves them as they are. Ids depend only on the protocol (`place`) and on how many it has drawn, so a
+    run can be replayed. A request to another object store goes to the same one, with the other's URL before its paths.
     """
     ids_drawn = 0
     request = next(steps, None)
@@ -55,6 +55,8 @@ def with_single_requests(steps: Steps[Any], place: int = 0) -> Steps[Any]:
         if isinstance(request, NewId):
             ids_drawn += 1
             answer = f"{place + 0xE000:08x}{ids_drawn:024x}"
+        elif isinstance(request, GetAll | Together) and not splits:
+            answer = yield request
         else:
             singles = _singles(request)
             replies: tuple[Any, ...] = ()

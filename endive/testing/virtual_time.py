@@ -21,7 +21,20 @@ from typing import Any
 from endive.errors import EndiveError, InvariantError, OutcomeUnknownError
 from endive.objects.api import execute_request
 from endive.objects.memory import MemoryStore
-from endive.protocol.requests import Delete, GetRange, List, Now, Put, PutIfAbsent, Request, Sleep, Steps
+from endive.protocol.requests import (
+    Delete,
+    Get,
+    GetAll,
+    GetRange,
+    List,
+    Now,
+    Put,
+    PutIfAbsent,
+    Request,
+    Sleep,
+    Steps,
+    Together,
+)
 from endive.rng import Stream, stream
 from endive.testing.automaton import with_single_requests
 from endive.testing.fault_injection import Delay
@@ -114,8 +127,16 @@ class SimulatedCluster:
     results of the processes and the store `objects`.
     """
 
-    def __init__(self, seed: int, faults: ClusterFaults = ClusterFaults(), latency: LatencyOf = short_latency) -> None:  # noqa: B008
+    def __init__(
+        self,
+        seed: int,
+        faults: ClusterFaults = ClusterFaults(),  # noqa: B008 - frozen
+        latency: LatencyOf = short_latency,
+        parallel_gets: bool = False,
+    ) -> None:
         self.now_ms = 0.0
+        self._parallel_gets = parallel_gets
+        """Whether the requests of one `GetAll` travel side by side, to measure; else one by one, so that orders mix."""
         self.faults = faults
         self.objects = MemoryStore(clock=lambda: int(self.now_ms))
         self.machines: list[Machine] = []
@@ -136,7 +157,7 @@ class SimulatedCluster:
     def start(self, machine: Machine, steps: Steps[Any]) -> SimulatedProcess:
         """Start a protocol on a machine that is up."""
         self._started += 1
-        process = SimulatedProcess(machine, with_single_requests(steps, self._started))
+        process = SimulatedProcess(machine, with_single_requests(steps, self._started, not self._parallel_gets))
         machine.processes.append(process)
         self._at(self.now_ms, lambda: self._resume(process, lambda: next(process.steps)))
         return process
@@ -180,6 +201,13 @@ class SimulatedCluster:
                 return
             case Now():
                 self._reply(process, self.now_ms, int(self.now_ms + process.machine.clock_offset_ms))
+                return
+            case GetAll(paths):
+                self._send(process, Together(tuple(map(Get, paths))))
+                return
+            case Together(requests):
+                back_ms = self.now_ms + max((self._latency(one, self._rng) for one in requests), default=0.0)
+                self._reply(process, back_ms, tuple(execute_request(self.objects, one) for one in requests))
                 return
         if self._chance(self.faults.crash):
             self._travel_alone(request)

@@ -106,19 +106,19 @@ def forgetting(state: StoreState) -> Steps[str]:
     state = yield from refreshed(state)
     function = partial(forget_outcomes, state.wal_end)
     committed = yield from commit_batch(state, (function,), NoCache(), REFRESHES, by="collector")
-    yield from collect_intentions(committed.state, NoCache())
+    yield from collect_intentions(NoCache(), committed.state)
     return "done"
 
 
 def collecting(state: StoreState) -> Steps[str]:
     """Delete the intentions that nobody can carry out any more."""
-    yield from collect_intentions(state, NoCache())
+    yield from collect_intentions(NoCache(), state)
     return "done"
 
 
 def collecting_files(state: StoreState) -> Steps[str]:
     """Delete the intentions that nobody can carry out, then the files that no letter and no intention names."""
-    yield from collect_intentions(state, NoCache())
+    yield from collect_intentions(NoCache(), state)
     files = yield from ask(List(FILES))
     listing = yield from ask(List(PREFIX))
     names = names_in(listing)

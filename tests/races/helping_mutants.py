@@ -80,7 +80,7 @@ def refusals_not_recorded() -> Any:
 def abandoned_ones_collected() -> Any:
     """The garbage collector deletes an intention whose owner is gone, though it is not decided."""
 
-    def collect(state: StoreState, cache: TableCache) -> Steps[tuple[str, ...]]:
+    def collect(cache: TableCache, state: StoreState) -> Steps[tuple[str, ...]]:
         listing = yield from ask(List(PREFIX))
         names = names_in(listing)
         for number in range(len(names)):

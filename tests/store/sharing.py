@@ -2,9 +2,11 @@
 
     python -m tests.store.sharing URL PROCESSES KILLS SEED
 
-Every process has two threads; each increments a counter of its own and, in the same work, one that all share, and notes
-what was acknowledged in a file. Every process compacts and collects. At the end every counter holds what was
-acknowledged or one more, the common counter their sum, and the check finds nothing. Prints one line of JSON.
+Every process has two threads; each increments a counter of its own and, in the same transaction, one that all share,
+and notes what was acknowledged in a file. One thread runs a transaction function, the other calls a procedure, which
+any of the processes may carry out. Some processes are stopped for a while. Every process compacts and collects. At the
+end every counter holds what was acknowledged or one more, the common counter their sum, and the check finds nothing.
+Prints one line of JSON.
 """
 
 import json
@@ -17,7 +19,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from endive.kv import Store, StoreOptions
+from endive.kv import Store, StoreOptions, procedure
 from endive.kv.maintenance.check import check_store
 from endive.kv.transaction import Transaction
 from endive.objects import open_objects
@@ -39,11 +41,21 @@ def increment(key: bytes, transaction: Transaction) -> Steps[int]:
     return int(own or b"0") + 1
 
 
-def count_up(store: Store, key: str, log: Path) -> None:
+@procedure("sharing.increment", 1)
+def increment_by_call(tx: Transaction, key: bytes) -> Steps[bytes]:
+    """Increment a counter and the sum of all, in whichever process."""
+    count = yield from increment(key, tx)
+    return b"%d" % count
+
+
+def count_up(store: Store, key: str, log: Path, by_call: bool) -> None:
     """Increment for ever; note what was acknowledged."""
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     while True:
-        count = store.transact(partial(increment, key.encode()))
+        if by_call:
+            count = int(store.call("sharing.increment", 1, key.encode()))
+        else:
+            count = store.transact(partial(increment, key.encode()))
         os.write(descriptor, f"{key} {count}\n".encode())
 
 
@@ -51,7 +63,10 @@ def member(url: str, name: str, directory: Path, endpoint: str | None) -> None:
     """Open the store and count in several threads."""
     store = Store(open_objects(url, endpoint=endpoint), "shared", OPTIONS)
     keys = [f"{name}-{os.getpid()}-{number}" for number in range(THREADS)]
-    threads = [threading.Thread(target=count_up, args=(store, key, directory / key)) for key in keys]
+    threads = [
+        threading.Thread(target=count_up, args=(store, key, directory / key, number % 2 == 1))
+        for number, key in enumerate(keys)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -77,8 +92,11 @@ def share(url: str, processes: int, kills: int, seed: int, endpoint: str | None 
             for number in range(processes):
                 if str(number) not in work:
                     work[str(number)] = forked(partial(member, url, str(number), Path(directory), endpoint))
+            stopped = sorted(work.values())[int(len(work) * rng.random())]
+            os.kill(stopped, signal.SIGSTOP)
             await_progress(Path(directory))
             time.sleep(0.2 + 0.7 * rng.random())
+            os.kill(stopped, signal.SIGCONT)
             left = killed(list(work.values()), rng)
             count += len(work) - len(left)
             work = {name: child for name, child in work.items() if child in left}

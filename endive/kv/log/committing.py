@@ -29,7 +29,8 @@ sends it before the reply. If a fence takes the place of the first, the second i
 acknowledges in the order of the entries, and if one fails, all behind it fail (`endive.kv.pipeline`).
 
 **What is left out.** Fairness: a shared writer that has just won knows the end of the log without reading, and is
-likely to win again. `endive.kv.turns` lets it wait for others now and then.
+likely to win again. `endive.kv.turns` lets it wait for others now and then. Calls of procedures need not wait for their
+turn: the winner carries them out (`endive.kv.log.helping`, `endive.kv.log.combining`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,6 +96,10 @@ class Committed:
     """Names of intentions that were decided or had expired before: their objects can be deleted."""
     known: tuple[Intention, ...] = ()
     """Intentions that were read, for the next batch."""
+    is_lost: bool = False
+    """Nothing was committed: other writers have won as many races as were allowed."""
+    own: Intention | None = None
+    """The intention that was announced for this batch."""
 
 
 def prepare(
@@ -129,11 +134,13 @@ def commit_batch(
     own: Intention | None = None,
     by: str = "",
     known: tuple[Intention, ...] = (),
+    races_max: int = ATTEMPTS_MAX,
 ) -> Steps[Committed]:
     """Run functions on the newest state and make their rows durable in one WAL entry, with no other entry in flight.
 
     Pending intentions are carried out in the same entry, `by` this writer; `known` ones are not read again. With an
-    `own` intention it returns when that is decided, by this writer or another one.
+    `own` intention it returns when that is decided, by this writer or another one. After `races_max` lost races the
+    result `is_lost`.
 
     Errors of single functions are in their outcomes. `OutcomeUnknownError`: the batch may be durable or not; a state
     with an epoch of its own must not be used again. Any other error: nothing was written, except by an `own` intention.
@@ -157,24 +164,19 @@ def commit_batch(
             is_fresh = True
             continue
         if prepared.entry is not None:
-            try:
-                ended, is_committed = yield from _append(prepared, prepared.entry)
-            except OutcomeUnknownError:
-                if own is None or functions or rows or state.own_epoch:
-                    raise
-                # The log will show whether the intention was decided. If not, it is carried out under its own name.
-                ended = yield from refreshed(state)
-                is_committed = False
-            if is_committed:
-                return _committed(ended, prepared, len(functions), chosen, own, losses, known)
+            is_named = own is not None and not (functions or rows)
+            ended, is_committed = yield from _append(prepared, prepared.entry, is_named)
+        elif is_fresh or not (functions or own):
+            ended, is_committed = state, True
         else:
-            if is_fresh or not (functions or own):
-                return _committed(state, prepared, len(functions), chosen, own, losses, known)
             ended = yield from refreshed(state)
-            if ended.wal_end == state.wal_end:
-                return _committed(ended, prepared, len(functions), chosen, own, losses, known)
+            is_committed = ended.wal_end == state.wal_end
+        if is_committed:
+            return _committed(ended, prepared, len(functions), chosen, own, losses, known)
         state = ended
         is_fresh = True
+        if losses + 1 >= races_max:
+            return Committed(state, (), 0, losses + 1, known=known, is_lost=True)
     raise AttemptsExhaustedError(WAL.prefix, ATTEMPTS_MAX)
 
 
@@ -212,8 +214,11 @@ def after_missing(state: StoreState, error: MissingObjectError) -> Steps[StoreSt
     return newer
 
 
-def _append(prepared: Prepared, entry: WalEntry) -> Steps[tuple[StoreState, bool]]:
-    """Append an entry; return the state after it and True, or a newer state and False: others were faster."""
+def _append(prepared: Prepared, entry: WalEntry, is_named: bool) -> Steps[tuple[StoreState, bool]]:
+    """Append an entry; return the state after it and True, or a newer state and False: others were faster.
+
+    `is_named`: it has intentions only. If its outcome is unknown, the log will show whether they are decided.
+    """
     state = prepared.before
     if state.own_epoch:
         try:
@@ -222,7 +227,14 @@ def _append(prepared: Prepared, entry: WalEntry) -> Steps[tuple[StoreState, bool
             newer = yield from refreshed(state)
             return newer, False
         return prepared.after, True
-    return (yield from append_shared(state, entry))
+    try:
+        ended = yield from append_shared(state, entry)
+    except OutcomeUnknownError:
+        if not is_named:
+            raise
+        newer = yield from refreshed(state)
+        return newer, False
+    return ended
 
 
 def append_exclusive(state: StoreState, entry: WalEntry) -> Steps[None]:

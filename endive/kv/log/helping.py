@@ -60,7 +60,7 @@ from endive.kv.log.intentions import (
     outcomes_before,
     position_of,
 )
-from endive.kv.log.state import StoreState, refreshed
+from endive.kv.log.state import StoreState, newest_state, refreshed
 from endive.kv.log.wal import WAL, decode_entries
 from endive.kv.procedures import Call
 from endive.kv.sst.reading import TableCache
@@ -233,7 +233,13 @@ def forget_outcomes(before: int, tx: Transaction) -> Steps[int]:
     return len(rows)
 
 
-def collect_intentions(state: StoreState, cache: TableCache) -> Steps[tuple[str, ...]]:
+def old_outcomes(before: int, tx: Transaction) -> Steps[bool]:
+    """Whether there are results of intentions made before a position."""
+    rows = yield from tx.scan_range(outcomes_before(before))
+    return bool(rows)
+
+
+def collect_intentions(cache: TableCache, state: StoreState | None = None) -> Steps[tuple[str, ...]]:
     """Delete the intentions that nobody can carry out any more; return their names.
 
     The listing comes first and the state after it: an intention is deleted only if a durable state has decided it.
@@ -242,11 +248,16 @@ def collect_intentions(state: StoreState, cache: TableCache) -> Steps[tuple[str,
     names = names_in(listing)
     if not names:
         return ()
-    state = yield from refreshed(state)
+    state = yield from newest_state() if state is None else refreshed(state)
+    if state is None:
+        return ()
     closed: tuple[str, ...] = ()
     for number in range(len(names)):
         transaction = Transaction(state.manifest.value.runs, state.recent, cache, is_writable=False)
-        outcome = yield from run_function(partial(_is_open, names[number]), transaction)
+        try:
+            outcome = yield from run_function(partial(_is_open, names[number]), transaction)
+        except MissingObjectError:
+            break  # files of the state were deleted meanwhile; the rest is for the next time
         if outcome.error is not None:
             raise outcome.error
         if outcome.value is False:

@@ -39,6 +39,10 @@ class MaintainedStore(Protocol):
         """Take over the manifest that a compaction has just written."""
         ...
 
+    def collect_intentions(self) -> tuple[str, ...]:
+        """Delete the intentions that nobody can carry out any more."""
+        ...
+
     def wants_compaction(self) -> bool:
         """Whether enough rows are in the WAL that are not in the levels."""
         ...
@@ -173,11 +177,16 @@ class BackgroundMaintenance:
     def collect(self) -> Collected:
         """Run the garbage collector."""
         with self._busy:
-            return collect_now(self._driver, self._options.retention_ms)
+            collected = collect_now(self._driver, self._options.retention_ms)
+        deleted = self._store.collect_intentions()
+        if deleted:
+            log_event(log, "intentions_deleted", intentions=len(deleted))
+        return collected
 
     def _compact(self, everything: bool, is_forced: bool) -> None:
         claim = self._claimed(is_forced)
         if claim is None:
+            self._store.refresh()  # another process compacts, or has just done so
             return
         try:
             for _ in compactions(self._driver, claim.epoch, everything):

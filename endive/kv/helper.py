@@ -1,0 +1,85 @@
+"""Helping, as the threads of a store do it: hints for the next commit, intentions of others, deletions.
+
+Nothing here is needed for safety: see `endive.kv.log.helping`.
+"""
+
+import logging
+import os
+import platform
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+
+from endive.drivers.blocking import BlockingDriver, random_id
+from endive.errors import EndiveError
+from endive.kv.log.combining import Contention, Hints
+from endive.kv.log.committing import Committed
+from endive.kv.log.intentions import PREFIX, Intention
+from endive.logs import log_event
+from endive.protocol.requests import Delete, ask
+
+log = logging.getLogger(__name__)
+
+
+class Helper:
+    """What one process knows of the writers around it, and what it has done for them."""
+
+    def __init__(self, driver: BlockingDriver) -> None:
+        self.name = f"{platform.node()}:{os.getpid()}:{random_id()[:4]}"
+        """Recorded with every intention that this process carries out."""
+        self.known: tuple[Intention, ...] = ()
+        """Intentions that were read and may still be pending."""
+        self.announced = 0
+        """Batches of this process that were announced."""
+        self.carried_by_others = 0
+        """...and carried out by another process."""
+        self.carried_for_others = 0
+        """Intentions of other processes that this one has carried out."""
+        self._driver = driver
+        self._contention = Contention()
+        self._deleting = ThreadPoolExecutor(1, thread_name_prefix="endive-intentions")
+
+    def hints(self, is_last: bool) -> Hints:
+        """Return the guesses for the next commit; `is_last`: the newest known entry is this process's."""
+        return self._contention.hints(1000 * monotonic(), is_last)
+
+    def learn(self, committed: Committed, took_s: float, others: int) -> None:
+        """Take in a commit; `others`: entries that other processes have written since this one's last."""
+        self.known = committed.known
+        self._contention.learn(committed, 1000 * monotonic(), 1000 * took_s, others)
+        self._count(committed)
+        self.delete(PREFIX + name for name in committed.closed)
+        if committed.own is not None:
+            self.delete((committed.own.path,))
+
+    def _count(self, committed: Committed) -> None:
+        own, decided = committed.own, committed.decided
+        self.carried_for_others += len(set(committed.carried) - ({own.name} if own is not None else set()))
+        if own is None or decided is None:
+            return
+        self.announced += 1
+        self.carried_by_others += decided.by != self.name
+        log_event(
+            log,
+            "carried_out",
+            logging.DEBUG,
+            intention=own.name,
+            by=decided.by,
+            calls=len(own.calls),
+            entry=committed.state.wal_end,
+        )
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete intentions that are decided, without waiting. What is left is for the garbage collector."""
+        for path in paths:
+            self._deleting.submit(self._delete, path)
+
+    def _delete(self, path: str) -> None:
+        try:
+            self._driver.run(ask(Delete(path)))
+        except EndiveError as error:
+            log.debug("an intention stays for the garbage collector: %s", error)
+
+    def close(self) -> None:
+        """Finish deletions."""
+        self._deleting.shutdown()

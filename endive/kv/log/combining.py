@@ -1,0 +1,162 @@
+"""Committing calls: alone if the log is idle, and with the help of other writers if it is not.
+
+An idle log takes the short way: the calls are run as transaction functions and create the next entry, with the same
+requests as any other batch. A writer that has just created the newest entry does the same, and carries out what is
+pending with its own calls. All others announce an intention. One writer at work is enough, so they wait for its entry,
+and carry out everything themselves when none appears for a while: the longer, the more of them were there before.
+
+**What is promised.** Nothing more than by `endive.kv.log.helping`. Who waits for how long is a guess that saves
+requests; a wrong guess costs a lost race. After the intention was announced, every error is `OutcomeUnknownError`: any
+writer may carry it out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from endive.errors import EndiveError, ExclusiveWriterError, OutcomeUnknownError, ProcedureFailedError, RefusalError
+from endive.kv.log.committing import Committed, commit_batch
+from endive.kv.log.epochs import REFRESHES_MAX, open_shared
+from endive.kv.log.helping import announce, await_entry, pending, result_of
+from endive.kv.log.intentions import DONE, FAILED, Decided, Intention
+from endive.kv.log.state import StoreState, refreshed
+from endive.kv.procedures import Call
+from endive.kv.sst.reading import TableCache
+from endive.kv.transaction import Outcome
+from endive.protocol.requests import Steps
+from endive.protocol.sequenced import ATTEMPTS_MAX
+
+RACES_ALONE = 2
+"""Races that a batch of calls may lose before it is announced. The first shows only that the state was old."""
+POLLS = 4
+"""Looks for another writer's entry, for each writer that is before this one."""
+POLLS_PER_ENTRY = 12.0
+"""Pauses between looks are this part of the time that an entry takes."""
+POLL_MIN_MS = 1.0
+EXCLUSIVE_WAIT_MS = 2500.0
+"""How long to wait for an exclusive writer elsewhere, which looks for intentions once a second, before it is fenced."""
+BUSY_MS = 2000.0
+"""So long after a sign of other writers a commit expects them to be there."""
+PENDING_MAX = 1000
+"""With so many intentions pending nobody announces another one: they are carried out first."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What a writer guesses from its last commits."""
+
+    is_busy: bool = False
+    """Other writers have committed lately."""
+    is_last: bool = False
+    """The newest known entry is this writer's."""
+    entry_ms: float = 50.0
+    """The time of an undisturbed commit."""
+
+
+class Contention:
+    """Guesses of one writer about the others, from its last commits. Times are of any clock, in milliseconds."""
+
+    def __init__(self) -> None:
+        self._busy_ms = -inf
+        self._entry_ms = Hints().entry_ms
+
+    def hints(self, now_ms: float, is_last: bool) -> Hints:
+        """Return the guesses for the next commit; `is_last`: the newest known entry is this writer's."""
+        return Hints(now_ms - self._busy_ms < BUSY_MS, is_last, self._entry_ms)
+
+    def learn(self, committed: Committed, now_ms: float, took_ms: float, others: int) -> None:
+        """Take in a commit; `others`: entries that others have written since this writer's last one."""
+        own = () if committed.own is None else (committed.own.name,)
+        has_company = bool(set(committed.state.intentions) - set(own))
+        if committed.losses or others or has_company or set(committed.carried) - set(own):
+            self._busy_ms = now_ms
+        if committed.entry and not committed.losses and committed.own is None:
+            self._entry_ms += 0.2 * (took_ms - self._entry_ms)
+
+
+def commit_calls(
+    state: StoreState,
+    calls: tuple[Call, ...],
+    cache: TableCache,
+    hints: Hints = Hints(),  # noqa: B008 - frozen
+    by: str = "",
+    known: tuple[Intention, ...] = (),
+    refreshes_max: int = REFRESHES_MAX,
+) -> Steps[Committed]:
+    """Run calls on the newest state and make their rows durable, by this writer or another one.
+
+    `Committed.own` is the intention, if one was announced; its object can be deleted. `OutcomeUnknownError`: the calls
+    may have been carried out, or may still be, once. Any other error: nothing was written.
+    """
+    is_full = len(pending(state)) >= PENDING_MAX
+    if is_full or (state.is_writable and (hints.is_last or not hints.is_busy)):
+        races = ATTEMPTS_MAX if is_full else RACES_ALONE
+        committed = yield from commit_batch(state, calls, cache, refreshes_max, by=by, known=known, races_max=races)
+        if not committed.is_lost:
+            return committed
+        state, known = committed.state, committed.known
+    own = yield from announce(state, calls, by)
+    try:
+        committed = yield from _decided(state, own, cache, hints, by, known, refreshes_max)
+    except OutcomeUnknownError:
+        raise
+    except EndiveError as error:
+        raise OutcomeUnknownError(own.path) from error
+    return committed
+
+
+def _decided(
+    state: StoreState,
+    own: Intention,
+    cache: TableCache,
+    hints: Hints,
+    by: str,
+    known: tuple[Intention, ...],
+    refreshes_max: int,
+) -> Steps[Committed]:
+    """Wait until an intention is decided, and carry it out if others do not."""
+    before = state.wal_end
+    state = yield from refreshed(state)
+    poll_ms = max(hints.entry_ms / POLLS_PER_ENTRY, POLL_MIN_MS)
+    for _ in range(ATTEMPTS_MAX):
+        decided = yield from result_of(own, state, cache)
+        if decided is not None:
+            return answered(Committed(state, (), decided=decided, known=known), own)
+        rank = sum(name < own.name for name in pending(state))
+        is_at_work = state.wal_end > before
+        polls = POLLS * (1 + rank) if rank or is_at_work else 0
+        if not state.is_writable:
+            polls = int(EXCLUSIVE_WAIT_MS / poll_ms)
+        before = state.wal_end
+        state = yield from await_entry(state, polls, poll_ms)
+        if state.wal_end > before:
+            continue
+        try:
+            committed = yield from commit_batch(state, (), cache, refreshes_max, own=own, by=by, known=known)
+        except ExclusiveWriterError:  # it does not take intentions: fence it
+            state = yield from open_shared(create_store=False)
+            continue
+        return answered(committed, own)
+    raise OutcomeUnknownError(own.path)
+
+
+def answered(committed: Committed, own: Intention) -> Committed:
+    """Return the result of a batch with the outcome of each call of its own intention."""
+    decided = committed.decided
+    if decided is None:
+        raise OutcomeUnknownError(own.path)
+    return replace(committed, outcomes=outcomes_of(own.calls, decided), own=own)
+
+
+def outcomes_of(calls: Sequence[Call], decided: Decided) -> tuple[Outcome, ...]:
+    """Return the outcome of each call, as if it had been run here."""
+    outcomes: list[Outcome] = []
+    for number, call in enumerate(calls):
+        result = decided.results[min(number, len(decided.results) - 1)]  # one that cannot be decoded has one result
+        if result.kind == DONE:
+            outcomes.append(Outcome(result.body))
+        elif result.kind == FAILED:
+            outcomes.append(Outcome(error=ProcedureFailedError(str(call), result.body.decode(errors="replace"))))
+        else:
+            outcomes.append(Outcome(error=RefusalError(result.body)))
+    return tuple(outcomes)
