@@ -89,8 +89,10 @@ class CASCatalog(StoredCatalog):
         partitions_per_table: Sequence[int],
         granularity: str = "catalog",
         table_groups: int = 1,
+        manifests: int = 1,
     ) -> None:
-        super().__init__(storage, CatalogState(num_tables, partitions_per_table, granularity, table_groups))
+        state = CatalogState(num_tables, partitions_per_table, granularity, table_groups, manifests)
+        super().__init__(storage, state)
 
     def read(self, timestamp_ms: float = 0.0) -> Latency[CatalogSnapshot]:
         result = yield from self._storage.read(self.KEY, 0)
@@ -121,7 +123,7 @@ class _Swap:
     def decide(self) -> bool | None:
         """Install the proposal. None: it lost, but nothing overlaps; it is rebased and may be decided again."""
         if not self._state.conflicts(self._proposal):
-            self._state.apply(self._proposal.tables_written, self._proposal.partitions_written)
+            self._state.apply(self._proposal)
             return True
         if self._state.overlaps(self._proposal):
             return False
@@ -139,10 +141,10 @@ class ServiceCatalog(CASCatalog):
         partitions_per_table: Sequence[int],
         granularity: str = "table",
         table_groups: int = 1,
+        manifests: int = 1,
     ) -> None:
-        super().__init__(
-            ProfiledProvider(profile, Stream(0)), num_tables, partitions_per_table, granularity, table_groups
-        )
+        storage = ProfiledProvider(profile, Stream(0))
+        super().__init__(storage, num_tables, partitions_per_table, granularity, table_groups, manifests)
 
     @property
     def counters(self) -> Counter[str]:
@@ -159,7 +161,8 @@ class InstantCatalog(CASCatalog):
         latency_ms: float = 1.0,
         granularity: str = "catalog",
         table_groups: int = 1,
+        manifests: int = 1,
     ) -> None:
         fixed = FixedLatency(latency_ms)
         storage = ProfiledProvider(Profile("instant-catalog", {"read": fixed, "cas": fixed}), Stream(0))
-        super().__init__(storage, num_tables, partitions_per_table, granularity, table_groups)
+        super().__init__(storage, num_tables, partitions_per_table, granularity, table_groups, manifests)

@@ -335,16 +335,17 @@ def _build(config: Configuration, profile: Profile, service: Profile | None, see
 
 def _catalog(config: Configuration, storage: ProfiledProvider, service: Profile | None) -> Catalog:
     catalog, partitions, groups = config.catalog, partition_counts(config), config.catalog.table_groups or 1
-    granularity = catalog.conflict_granularity or "catalog"
+    granularity, manifests = catalog.conflict_granularity or "catalog", config.transaction.table_manifests
     if catalog.type == "append":
         limits = LogLimits(catalog.compaction_threshold, catalog.compaction_max_entries)
         replay_ms = catalog.log_entry_read_ms
-        return AppendCatalog(storage, catalog.num_tables, partitions, granularity, limits, replay_ms)
+        return AppendCatalog(storage, catalog.num_tables, partitions, granularity, limits, replay_ms, manifests)
     if catalog.type == "instant":
-        return InstantCatalog(catalog.num_tables, partitions, catalog.latency_ms, granularity, groups)
+        shape = (catalog.latency_ms, granularity, groups, manifests)
+        return InstantCatalog(catalog.num_tables, partitions, *shape)
     if service is not None:
-        return ServiceCatalog(service, catalog.num_tables, partitions, granularity, groups)
-    return CASCatalog(storage, catalog.num_tables, partitions, granularity, groups)
+        return ServiceCatalog(service, catalog.num_tables, partitions, granularity, groups, manifests)
+    return CASCatalog(storage, catalog.num_tables, partitions, granularity, groups, manifests)
 
 
 def compute_experiment_hash(settings: Settings) -> str:
