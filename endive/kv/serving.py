@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic, sleep
 
 from endive.drivers.blocking import BlockingDriver
-from endive.kv.log.helping import collect_intentions, forget_outcomes, old_outcomes, pending
+from endive.kv.log.helping import collect_intentions, forget_outcomes, old_outcomes, open_intentions, pending
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Transaction, run_function
 from endive.kv.writer import Writer
@@ -18,6 +18,7 @@ SERVE_S = 1.0
 QUIET_S = 0.3
 """...and when it stops, because no more have come."""
 SERVE_PAUSE_S = 0.01
+SETTLE_ROUNDS_MAX = 100
 OUTCOMES_KEPT = 10_000
 """WAL entries for which results of intentions are kept. An owner that comes back later cannot know its outcome."""
 
@@ -44,6 +45,17 @@ def serve(writer: Writer) -> bool:
 def _nothing(transaction: Transaction) -> Steps[None]:  # noqa: ARG001 - a transaction function
     """Let a batch begin: it carries out what is pending."""
     yield from ()
+
+
+def settle(writer: Writer, driver: BlockingDriver, cache: TableCache) -> tuple[str, ...]:
+    """Carry out all intentions that are pending now; return those that this process cannot carry out."""
+    left: tuple[str, ...] = ()
+    for _ in range(SETTLE_ROUNDS_MAX):
+        before, left = left, driver.run(open_intentions(writer.refresh(), cache))
+        if not left or left == before:
+            break
+        writer.group.submit(_nothing).wait()
+    return left
 
 
 def collect_closed(writer: Writer, driver: BlockingDriver, cache: TableCache) -> tuple[str, ...]:

@@ -60,6 +60,9 @@ class HelpedStore:
     def read_cached(self, function: TransactionFunction[T]) -> T:
         return self._own.read_cached(function)
 
+    def settle(self) -> tuple[str, ...]:
+        return self._own.settle()
+
     def close(self) -> None:
         self._own.close()
         self._other.close()

@@ -86,6 +86,9 @@ class DictStore:
     def read_cached(self, function: TransactionFunction[T]) -> T:
         return self.read(function)
 
+    def settle(self) -> tuple[str, ...]:
+        return ()
+
     def close(self) -> None:
         pass
 

@@ -386,6 +386,16 @@ def test_a_pending_intention_is_not_deleted() -> None:
         assert objects.get(own.path) is not None
 
 
+def test_settling_carries_out_everything_that_can_be() -> None:
+    with shared(MemoryStore()) as store:
+        store.transact(put(b"a", b""))
+        gone = [announced(store, b"n") for _ in range(3)]
+        strange = store.driver.run(announce(state_of(store), (Call("tests.add", 99, b"n"),), "newer"))
+
+        assert store.settle() == (strange.name,)
+        assert all(decided(store, one) is not None for one in gone)
+
+
 # Bytes and names.
 
 

@@ -66,6 +66,8 @@ def remove_orphans(tables: TablesInStore, name: Identifier, older_than_unix_ms: 
     place = open_place(location, tables.files.properties)
     # An empty object may be PyArrow's marker of a folder on S3, which it creates when it deletes a file there.
     listed = [(f"{location}/{one.path}", one.modified_unix_ms) for one in place.list("") if one.size_bytes]
+    if not dry_run:
+        _require_settled(tables.store, name)
     table = _same(before, tables.load(name))  # after the listing: commits in between are seen
     if not dry_run:
         require_gc_enabled(name, table.metadata)
@@ -77,6 +79,14 @@ def remove_orphans(tables: TablesInStore, name: Identifier, older_than_unix_ms: 
     clear_dropped(tables.store, tables.files)
     clean_up(tables.store, name)
     return delete_files(io, found)
+
+
+def _require_settled(store: TransactionalStore, name: Identifier) -> None:
+    """Carry out what processes have announced before they died: it may refer to files that nothing refers to yet."""
+    left = store.settle()
+    if left:
+        problem = f"{len(left)} announced commits are of a newer version of Endive: remove orphans with that version"
+        raise ConfigurationError(text_of(name), [problem])
 
 
 def index_files(tables: TablesInStore, name: Identifier) -> int:

@@ -57,6 +57,10 @@ class TransactionalStore(Protocol):
         """Run a transaction function that changes nothing, on the last state that this process knows."""
         ...
 
+    def settle(self) -> tuple[str, ...]:
+        """Carry out all transactions that other processes have announced; return those that cannot be."""
+        ...
+
     def close(self) -> None:
         """Release resources. Idempotent."""
         ...
