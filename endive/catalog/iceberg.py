@@ -8,11 +8,12 @@ version of PyIceberg fails by name and not in the middle of a commit. pyproject.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
-from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.manifest import DataFile, ManifestFile, write_manifest_list
 from pyiceberg.partitioning import (
     UNPARTITIONED_PARTITION_SPEC,
     PartitionField,
@@ -23,19 +24,23 @@ from pyiceberg.partitioning import (
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner, StagedTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV3
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
+    UpdatesAndRequirements,
     UpgradeFormatVersionUpdate,
     _apply_table_update,
     _TableMetadataUpdateContext,
     _update_table_metadata_log,
 )
 from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.table.update.snapshot import UpdateSnapshot, _FastAppendFiles
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
+from endive.catalog.commit.manifest_lists import BytesFile, ListOnTop, avro_blocks, keeps_all_manifests
 from endive.catalog.file_io import open_file_io
 
 if TYPE_CHECKING:
@@ -65,6 +70,8 @@ PRIVATE_NAMES = (
     "pyiceberg.table.update:_TableMetadataUpdateContext",
     "pyiceberg.table.update:_update_table_metadata_log",
     "pyiceberg.table.update.snapshot:_FastAppendFiles",
+    "pyiceberg.table.update.snapshot:_FastAppendFiles._commit",
+    "pyiceberg.table.update.snapshot:_FastAppendFiles._existing_manifests",
 )
 """Private functions, methods and classes that Endive uses, as `module:name`."""
 
@@ -75,6 +82,12 @@ PRIVATE_ATTRIBUTES = (
     "pyiceberg.table:Transaction._table",
     "pyiceberg.table:Transaction._updates",
     "pyiceberg.table.update:UpdateTableMetadata._transaction",
+    "pyiceberg.table.update.snapshot:UpdateSnapshot._branch",
+    "pyiceberg.table.update.snapshot:UpdateSnapshot._io",
+    "pyiceberg.table.update.snapshot:UpdateSnapshot._snapshot_properties",
+    "pyiceberg.table.update.snapshot:_SnapshotProducer._compression",
+    "pyiceberg.table.update.snapshot:_SnapshotProducer._io",
+    "pyiceberg.table.update.snapshot:_SnapshotProducer._parent_snapshot_id",
 )
 """Private attributes of instances that Endive uses: named in the source of their class."""
 
@@ -163,9 +176,94 @@ class TransactionWithHooks(Transaction):
         self._requirements = self.requirements_to_send()
         return super().commit_transaction()
 
+    def update_snapshot(
+        self, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
+    ) -> UpdateSnapshot:
+        return UpdateSnapshotOnTop(self, self._table.io, branch, snapshot_properties)
+
     def _rebuild_snapshot_updates(self) -> None:
         super()._rebuild_snapshot_updates()
         self._requirements = self.requirements_to_send()
+
+
+@cache
+def _list_kind(format_version: Any, compression: Any) -> tuple[bytes | None, bytes | None]:  # noqa: ANN401 - literals
+    """Return the Avro schema and codec of manifest lists that PyIceberg writes."""
+    empty = BytesFile("")
+    with write_manifest_list(format_version, empty, 0, None, 0, compression):
+        pass
+    return avro_blocks(empty.body).kind
+
+
+class _AppendOnTop(_FastAppendFiles):
+    """PyIceberg's fast append, except that its list copies its parent's as it is stored (`ListOnTop`)."""
+
+    _below: bytes | None = None
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        self._below = self._parents_list()
+        return [] if self._below is not None else super()._existing_manifests()
+
+    def _parents_list(self) -> bytes | None:
+        """Return the list of the parent, if this append can copy it."""
+        metadata, parent_id = self._transaction.table_metadata, self._parent_snapshot_id
+        parent = metadata.snapshot_by_id(parent_id) if parent_id is not None else None
+        if parent is None or not keeps_all_manifests(parent):
+            return None
+        with self._io.new_input(parent.manifest_list).open() as stream:
+            below = bytes(stream.read())
+        try:
+            is_same = avro_blocks(below).kind == _list_kind(metadata.format_version, self._compression)
+        except ValueError:
+            return None  # PyIceberg will say what is wrong with it
+        return below if is_same else None
+
+    def _commit(self) -> UpdatesAndRequirements:
+        io = self._io
+        self._io = _ListsOnTop(io, self)
+        try:
+            return super()._commit()
+        finally:
+            self._io = io
+
+    @property
+    def below(self) -> bytes | None:
+        """The parent's list, if it is to be copied."""
+        return self._below
+
+
+class _ListsOnTop(FileIO):
+    """A FileIO that puts the manifest list of an append on top of its parent's."""
+
+    def __init__(self, io: FileIO, append: _AppendOnTop) -> None:
+        super().__init__(io.properties)
+        self._io = io
+        self._append = append
+
+    def new_input(self, location: str) -> InputFile:
+        return self._io.new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        output = self._io.new_output(location)
+        is_list = location.rpartition("/")[2].startswith(f"snap-{self._append.snapshot_id}-")
+        return ListOnTop(output, self._append.below) if is_list else output
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self._io.delete(location)
+
+
+class UpdateSnapshotOnTop(UpdateSnapshot):
+    """PyIceberg's `UpdateSnapshot` with appends that do not decode the table's manifests."""
+
+    def fast_append(self) -> _FastAppendFiles:
+        """Return an append."""
+        return _AppendOnTop(
+            operation=Operation.APPEND,
+            transaction=self._transaction,
+            io=self._io,
+            branch=self._branch,
+            snapshot_properties=self._snapshot_properties,
+        )
 
 
 def base_table_of(transaction: Transaction) -> Table:
@@ -221,6 +319,10 @@ class CatalogWithStagedTables(MetastoreCatalog):
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return open_file_io({**self.properties, **properties}, location)
+
+    @staticmethod
+    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+        """Do nothing after a commit: the catalog has done it (`endive.catalog.commit.old_metadata`)."""
 
     def check_for_overlap(self, removals: set[str] | None, updates: Properties) -> None:
         """Raise if a property is both removed and set."""

@@ -1,6 +1,8 @@
 """`endive capacity`: the highest offered load that meets a target."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -9,14 +11,23 @@ from endive.cli import INTERRUPTED
 from endive.cli.console import Overrides, errors, output, warn
 from endive.cli.run import ConsoleWatcher
 from endive.cli.tables import rich_table
+from endive.errors import ConfigurationError
+from endive.extras import naming_extra
 from endive.sim.config.seeds import seeds_of
-from endive.sim.results.capacity_results import NOT_STATIONARY
+from endive.sim.results.capacity_results import NOT_STATIONARY, Spread
 from endive.sim.results.capacity_results import capacity as find_capacity
+from endive.sim.results.display import Grid
+
+DEFAULT_SUCCESS = 0.95
 
 
 def capacity(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A configuration in TOML, with open arrivals.")],
-    success: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of transactions that must commit.")] = 0.95,
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A configuration in TOML, with open arrivals.")
+    ] = None,
+    success: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Share of transactions that must commit; default: 0.95.")
+    ] = None,
     p99_ms: Annotated[float | None, typer.Option("--p99-ms", min=0.0, help="Highest p99 of commit latency.")] = None,
     vary: Annotated[
         list[str] | None,
@@ -27,6 +38,20 @@ def capacity(
     seeds: Annotated[str, typer.Option(metavar="A..B", help="Replications; more narrow the interval.")] = "1..5",
     tolerance: Annotated[float, typer.Option(min=0.001, max=0.5, help="Of each search, relative to the load.")] = 0.01,
     overrides: Overrides = None,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="Search on Spark, such as `spark://host:7077`.")
+    ] = None,
+    saved: Annotated[
+        str | None,
+        typer.Option("--from", metavar="DIR|URL", help="Read the capacities of a sweep that has run; nothing runs."),
+    ] = None,
+    sweep: Annotated[
+        str | None, typer.Option("--sweep", metavar="NAME", help="Which sweep of a catalog; default: the most recent.")
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="URL", envvar="ENDIVE_ENDPOINT", help="Address of an S3-compatible server or emulator."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Find the highest offered load that meets a target, with its 95 % confidence interval.
@@ -39,17 +64,28 @@ def capacity(
     `endive capacity configs/fast_append_s3.toml --success 0.95`
 
     `endive capacity configs/capacity.toml --vary storage.provider=s3,s3x,gcp --vary catalog.num_tables=1,10,20`
+
+    `endive capacity configs/capacity.toml --vary catalog.num_tables=1,10,20 --master spark://host:7077`
+
+    `endive capacity --from s3://bucket/lake --sweep published`
     """
-    results = find_capacity(
-        file,
-        success,
-        p99_ms,
-        vary=vary or (),
-        seeds=seeds_of(seeds, 0, "--seeds"),
-        tolerance=tolerance,
-        overrides=overrides or (),
-        watcher=ConsoleWatcher(),
-    )
+    if (file is None) == (saved is None):
+        raise ConfigurationError("capacity", ["give a configuration FILE, or --from with the results of a sweep"])
+    if saved is not None:
+        _show_saved(saved, sweep, endpoint, success, as_json)
+        return
+    with _spread(master) as spread:
+        results = find_capacity(
+            str(file),
+            DEFAULT_SUCCESS if success is None else success,
+            p99_ms,
+            vary=vary or (),
+            seeds=seeds_of(seeds, 0, "--seeds"),
+            tolerance=tolerance,
+            overrides=overrides or (),
+            watcher=ConsoleWatcher(),
+            spread=spread,
+        )
     if as_json:
         output.print_json(json.dumps(results.document()))
     elif vary:
@@ -64,3 +100,35 @@ def capacity(
         complete = f"{len(results.answers)} of {len(results.cases)} answers were complete"
         errors.print(f"interrupted: {complete}; a search keeps nothing else")
         raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def _spread(master: str | None) -> Iterator[Spread | None]:
+    """Provide the way to run searches: on Spark, or None for the threads of this machine."""
+    if master is None:
+        yield None
+        return
+    with naming_extra("sweep"):
+        from endive.pipeline.searching import on_spark  # noqa: PLC0415 - Spark is an extra
+        from endive.pipeline.sweep import LIGHT  # noqa: PLC0415
+        from endive.spark.session import spark_session  # noqa: PLC0415
+
+    errors.print("starting Spark", markup=False)
+    with spark_session(master, settings=LIGHT) as spark:
+        yield on_spark(spark)
+
+
+def _show_saved(place: str, sweep: str | None, endpoint: str | None, success: float | None, as_json: bool) -> None:
+    """Print the sustainable throughput of each series of a sweep."""
+    with naming_extra("sweep"):
+        from endive.pipeline.opening import open_results  # noqa: PLC0415 - Spark is an extra
+        from endive.pipeline.results import HEADINGS, series_cells  # noqa: PLC0415
+
+    results = open_results(place, sweep, endpoint)
+    groups = results.groups_at(success)
+    if as_json:
+        output.print_json(json.dumps([{"title": title, "series": rows} for title, rows in groups.items()]))
+        return
+    for title, rows in groups.items():
+        grid = Grid((title, *HEADINGS), [(row["series"] or "", *series_cells(row)) for row in rows])
+        output.print(rich_table(grid))

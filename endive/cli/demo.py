@@ -8,7 +8,7 @@ from endive.cli.console import output
 from endive.cli.sweep import run_and_show, size
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan
-from endive.pipeline.sweep import Where
+from endive.pipeline.sweep import Target, Where
 from endive.pipeline.sweep_file import parse_group
 from endive.spark.master import cores_here
 
@@ -42,4 +42,4 @@ def demo(
     """Predict how many commits per second one to twenty tables sustain on three object stores: about a minute."""
     plan = Plan((parse_group(SWEEP, "demo.toml"),))
     output.print(size(plan, cores_here()), soft_wrap=True, markup=False)
-    run_and_show(plan, SweepDirectory(out), Where(), catalog=None, report=True, as_json=False)
+    run_and_show(plan, Target(SweepDirectory(out)), Where(), report=True, as_json=False)

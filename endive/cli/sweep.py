@@ -16,7 +16,7 @@ from endive.errors import ConfigurationError
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan
 from endive.pipeline.results import HEADINGS, SweepResults, series_cells
-from endive.pipeline.sweep import SweepProgress, Where, check_catalog, plan_sweep, run_plan
+from endive.pipeline.sweep import SweepProgress, Target, Where, check_catalog, plan_sweep, run_plan, target_of
 from endive.spark.master import cores_here, parse_master
 from endive.wording import counted
 
@@ -72,7 +72,11 @@ def sweep(
     ] = False,
     catalog: Annotated[
         str | None,
-        typer.Option("--catalog", metavar="URL", help="Also write the results to tables of this catalog."),
+        typer.Option(
+            "--catalog",
+            metavar="URL",
+            help="Write the results to tables of this catalog; without `--out` they are there alone.",
+        ),
     ] = None,
     into: Annotated[str | None, typer.Option("--into", hidden=True, help="Former name of `--catalog`.")] = None,
     overrides: Overrides = None,
@@ -108,11 +112,10 @@ def sweep(
         warn(tuple(f"{group.name}: {warning}" for warning in group.warnings))
     (errors if as_json else output).print(size(plan, cores), soft_wrap=True, markup=False)
     if not plan_only:
-        directory = SweepDirectory(out or Path("sweeps") / _default_name(files), endpoint)
-        where = Where(master, spark_settings(settings or ()), ship)
-        run_and_show(plan, directory, where, catalog or into, report, as_json)
+        target = target_of(out, _default_name(files), catalog or into, endpoint)
+        run_and_show(plan, target, Where(master, spark_settings(settings or ()), ship), report, as_json)
         if clean:
-            _clean(directory)
+            _clean(target.directory)
 
 
 def _clean(directory: SweepDirectory) -> None:
@@ -152,12 +155,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{float(f'{seconds / 3600:.2g}'):,g} h"
 
 
-def run_and_show(
-    plan: Plan, directory: SweepDirectory, where: Where, catalog: str | None, report: bool, as_json: bool
-) -> None:
+def run_and_show(plan: Plan, target: Target, where: Where, report: bool, as_json: bool) -> None:
     """Run a plan with a progress bar; print the series of each group, the failed runs, and the report's path."""
     with resumable(), _progress_bar() as progress:
-        results = run_plan(plan, directory, where, catalog, progress)
+        results = run_plan(plan, target, where, progress)
     _warn_of_failures(results)
     page = results.report() if report else None
     if as_json:
@@ -165,7 +166,8 @@ def run_and_show(
         return
     for title, rows in results.groups.items():
         output.print(_series_table(title, rows))
-    output.print(f"measures: {directory.place('measures')}", soft_wrap=True, markup=False)
+    if not target.is_alone:
+        output.print(f"measures: {results.files.place('measures')}", soft_wrap=True, markup=False)
     if page:
         output.print(f"report: {page}", soft_wrap=True, markup=False)
 

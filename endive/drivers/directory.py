@@ -46,7 +46,10 @@ NO_SPACE = "free some space or choose another --out"
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory by its path or URL. It travels to other processes; each opens a connection of its own."""
+    """A directory by its path or URL. It travels to other processes; each opens a connection of its own.
+
+    `memory://name` is in the memory of the object: for copies that this process reads.
+    """
 
     url: str | Path
     endpoint: str | None = None
@@ -55,7 +58,7 @@ class Directory:
     def __post_init__(self) -> None:
         """Replace the path of a local directory by its absolute form."""
         parts = urlsplit(str(self.url))
-        if parts.scheme in SCHEMES:
+        if parts.scheme in (*SCHEMES, "memory"):
             object.__setattr__(self, "url", str(self.url).rstrip("/"))
         elif parts.scheme in ("", "file") or "://" not in str(self.url):
             path = unquote(parts.path) if parts.scheme == "file" else str(self.url)
@@ -66,7 +69,9 @@ class Directory:
 
     @classmethod
     def at(cls, place: "Directory | str | Path", endpoint: str | None = None) -> Self:
-        """Return the directory at a path or URL, or that of another one."""
+        """Return the directory at a path or URL; a directory of this class as it is."""
+        if isinstance(place, cls):
+            return place
         return cls(place.url, place.endpoint) if isinstance(place, Directory) else cls(place, endpoint)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -129,8 +134,8 @@ class Directory:
             self._driver.answer(Delete(path))
 
     def delete_all(self, folder: str) -> None:
-        """Delete every file below `folder`."""
-        for info in self.list(f"{folder}/"):
+        """Delete every file below `folder`; "" is the directory itself."""
+        for info in self.list(f"{folder}/" if folder else ""):
             self.delete(info.path)
         if self.local:
             rmtree(self.local / folder, ignore_errors=True)  # what is left is empty

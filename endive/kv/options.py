@@ -35,6 +35,8 @@ class StoreOptions:
     """Writes wait while more than this is not durable."""
     uncompacted_bytes_max: int = 256 * 1024 * 1024
     """Writes wait while more than this is durable but not in the levels: it is in memory, and replayed on opening."""
+    uncompacted_entries_max: int = 4096
+    """...or more WAL entries than this: opening reads them all."""
     compact_entries: int = 64
     """The WAL is compacted when so many entries are not in the levels. All of them are read on opening, side by side,
     and a compaction costs about as many requests as it spares the next few openings."""

@@ -12,6 +12,7 @@ Both kinds of writer do the same; how they commit is in `endive.kv.writer`. Safe
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from time import monotonic
 from typing import Literal, TypeVar, get_args
 
 from endive.closing import Closing
@@ -24,6 +25,7 @@ from endive.errors import (
     MissingObjectError,
     ProcedureFailedError,
 )
+from endive.kv.at_checkpoint import StoreAtCheckpoint
 from endive.kv.log.helping import pending
 from endive.kv.log.state import StoreState
 from endive.kv.maintenance.background import BackgroundMaintenance
@@ -38,7 +40,7 @@ from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
 from endive.kv.sst.merge import KeyRange
 from endive.kv.transaction import RESERVED, Transaction, TransactionFunction, run_function
-from endive.kv.views import create_checkpoint
+from endive.kv.views import create_checkpoint, delete_checkpoint, refresh_checkpoint
 from endive.kv.writer import Writer
 from endive.logs import log_event
 from endive.objects.api import ObjectStore, require_conditional_writes
@@ -51,6 +53,10 @@ T = TypeVar("T")
 WriterKind = Literal["exclusive", "shared"]
 
 COMPACTIONS_MAX = 3
+ROOM_REFRESH_S = 0.5
+"""How often a write that waits for compaction looks whether another process has compacted."""
+ROOM_LOGGED_S = 10.0
+"""A write that waits so long for compaction says so."""
 REFRESHES_MAX = 10
 """How often a read refreshes because a file was deleted."""
 
@@ -178,20 +184,29 @@ class Store(Closing):
         self._group.flush()
 
     def _require_room(self) -> None:
-        """Let the caller wait while too many bytes are in memory."""
-        if self._has_room():
-            return
-        with self._group.changed:
-            while not self._has_room():
-                self._group.require_open()
-                self._maintenance.hurry()
+        """Let the caller wait while too much is not durable, or compaction cannot keep up."""
+        started_s = refreshed_s = monotonic()
+        is_logged = False
+        while not self._has_room():
+            self._group.require_open()
+            self._maintenance.hurry()
+            with self._group.changed:
                 self._group.changed.wait(0.05)
+            if monotonic() - refreshed_s >= ROOM_REFRESH_S:  # another process may have compacted
+                self._writer.refresh()
+                refreshed_s = monotonic()
+            if monotonic() - started_s >= ROOM_LOGGED_S and not is_logged:
+                is_logged = True
+                state = self._writer.state
+                facts = {"entries": state.uncompacted_entries, "size_bytes": state.recent.size_bytes}
+                log_event(log, "waiting_for_compaction", logging.WARNING, **facts, url=self.driver.objects.url)
 
     def _has_room(self) -> bool:
-        options = self.options
+        options, state = self.options, self._writer.state
         return (
             self._pipeline.unflushed_bytes <= options.unflushed_bytes_max
-            and self._writer.state.recent.size_bytes <= options.uncompacted_bytes_max
+            and state.recent.size_bytes <= options.uncompacted_bytes_max
+            and state.uncompacted_entries <= options.uncompacted_entries_max
         )
 
     # Reading.
@@ -295,6 +310,26 @@ class Store(Closing):
             lifetime_s=lifetime_s,
         )
         return created
+
+    def delete_checkpoint(self, checkpoint_id: str) -> None:
+        """Delete a checkpoint. Idempotent."""
+        self._require_open()
+        self.driver.run(delete_checkpoint(checkpoint_id))
+
+    def refresh_checkpoint(self, checkpoint_id: str, lifetime_s: int) -> None:
+        """Let a checkpoint expire `lifetime_s` from now; 0: never. `CheckpointGoneError` if it was deleted."""
+        self._require_open()
+        self.driver.run(refresh_checkpoint(checkpoint_id, lifetime_s))
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Return the checkpoints of the newest manifest."""
+        self.refresh()
+        return self.manifest.value.checkpoints
+
+    def at(self, checkpoint_id: str) -> StoreAtCheckpoint:
+        """Return the store as it was at a checkpoint, by id or by name. Close it after use."""
+        self._require_open()
+        return StoreAtCheckpoint(self.driver.objects, checkpoint_id)
 
     def compact(self, everything: bool = False) -> None:
         """Merge the WAL into the levels now, and merge levels; `everything`: into one run.

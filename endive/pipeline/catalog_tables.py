@@ -5,15 +5,18 @@
     sweep.runs            one row per run, with all its metrics
     sweep.transactions    every transaction, if they are kept
 
-Tasks write to the sweep's directory, from which a sweep resumes. Whenever a task has finished a bin of runs, the Spark
-driver appends the bin's rows in one commit, whose id is made of the sweep's name and the name of the bin's file. So a
-sweep that is killed and repeated, or published twice, has every bin in the tables once. Transactions are committed
-before the rows of their runs, so a reader who sees a run also sees its transactions. If two starts of a sweep did the
-same run, it is in the tables twice; readers take one row, as with the files.
+A sweep may live in the tables alone: then tasks write data files, see `table_files`. A sweep with a directory resumes
+from there. Whenever a task has finished a bin of runs, the Spark driver appends the bin's rows in one commit, whose id
+is made of the sweep's name and the name of the bin's file. So a sweep that is killed and repeated, or published twice,
+has every bin in the tables once. Transactions are committed before the rows of their runs, so a reader who sees a run
+also sees its transactions. If two starts of a sweep did the same run, it is in the tables twice; readers take one row,
+as with the files.
 """
 
 import json
+import math
 import secrets
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -26,12 +29,14 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo
+from pyiceberg.table import Table
 
 from endive.errors import ResultError
 from endive.pipeline.directory import ABOUT, SweepDirectory, read_parquet
 from endive.pipeline.plan import Run
 from endive.pipeline.run_rows import RUN_SCHEMA
 from endive.pipeline.saved_sweep import SavedSweep, one_per_run
+from endive.pipeline.table_files import OF_RUN, OF_SWEEP, TEXT, Files, TableFiles, of_run, of_sweep
 from endive.pipeline.transactions import read_transactions
 from endive.sim.results.columns import SCHEMA as TRANSACTION_SCHEMA
 from endive.spark.source.committing import Written, commit, found
@@ -42,9 +47,7 @@ from endive.spark.source.writing import WriteJob, write_rows
 
 NAMESPACE = "sweep"
 
-TEXT, NUMBER = pa.string(), pa.float64()
-OF_SWEEP = pa.field("sweep", TEXT, nullable=False)
-OF_RUN = (pa.field("experiment", TEXT, nullable=False), pa.field("seed", pa.int64(), nullable=False))
+NUMBER = pa.float64()
 PLAIN = {
     "family": TEXT, "experiment": TEXT, "load": NUMBER, "duration_ms": NUMBER, "window_start_ms": NUMBER,
     "window_end_ms": NUMBER, "config": TEXT,
@@ -60,6 +63,9 @@ TABLES = {
 
 EQUAL: Callable[..., BooleanExpression] = EqualTo
 
+COMMIT_S = 5.0
+"""Bins that finish within this time are one commit: thousands of snapshots would slow down every reader."""
+
 RESTORED = "catalog-"
 """Begins the start in the names of files with runs that came from a catalog."""
 
@@ -73,14 +79,17 @@ class Publication:
     url: str
     name: str
     directory: SweepDirectory
+    alone: bool = False
+    """Whether the sweep lives in the tables alone: the directory is for its duration only."""
     published: set[str] = field(default_factory=set)
-    """Names of the files whose runs are in the tables."""
+    """Names of the files, or numbers of the bins, whose runs are in the tables."""
     _open: ExitStack = field(default_factory=ExitStack)
+    _committed_s: float = -math.inf
 
     @property
     def properties(self) -> dict[str, str]:
         """Properties of the catalog, which is created if it does not exist."""
-        return {"uri": self.url, "endive.create": "true"}
+        return {**catalog_at(self.url, self.directory.endpoint), "endive.create": "true"}
 
     @property
     def tables(self) -> list[str]:
@@ -114,14 +123,37 @@ class Publication:
         rows = [{**key, **_with_parameters(row)} for row in experiments]
         self._append("experiments", rows, digest)
         self._append("sweeps", [{**key, "created": about["created"], "about": json.dumps(about)}], digest)
-        return self._restore(set(missing)) if about["keep"] == "summaries" else set()
+        return self._restore(set(missing)) if self.alone or about["keep"] == "summaries" else set()
 
     def _restore(self, missing: set[Run]) -> set[Run]:
-        rows = [row for row in read_runs(self.url, self.name).to_pylist() if row["status"] == "done"]
+        found = read_runs(catalog_at(self.url, self.directory.endpoint), self.name)
+        rows = [row for row in found.to_pylist() if row["status"] == "done"]
         restored = [row for row in rows if (row["experiment"], row["seed"]) in missing]
-        if restored:
+        if restored and not self.alone:
             self.directory.create_part(self.directory.part(f"{RESTORED}{secrets.token_hex(4)}", 0), restored)
         return {(row["experiment"], row["seed"]) for row in restored}
+
+    def table_files(self) -> TableFiles:
+        """Return what tasks need in order to write data files for the tables."""
+        jobs = {}
+        for name in ("runs", "transactions"):
+            with Place(self.properties, (NAMESPACE, name)).table() as table:
+                jobs[name] = write_job(table)
+        return TableFiles(self.name, jobs)
+
+    def commit(self, bins: Mapping[int, Files], is_last: bool = False) -> None:
+        """Append the bins that have finished since the last call; not more often than every `COMMIT_S` seconds."""
+        new = {number: files for number, files in bins.items() if str(number) not in self.published}
+        now_s = time.monotonic()
+        if not new or (not is_last and now_s < self._committed_s + COMMIT_S):
+            return
+        for table in ("transactions", "runs"):  # a reader who sees a run also sees its transactions
+            written = [files[table] for files in new.values() if table in files]
+            if written:
+                name = f"{self.name}/{written[0].write_id}/{min(new)}"
+                commit(Place(self.properties, (NAMESPACE, table)), WriteOptions(), written, name)
+        self.published |= {str(number) for number in new}
+        self._committed_s = now_s
 
     def publish(self, parts: Iterable[str]) -> None:
         """Append the bins of these files, unless they are in the tables already."""
@@ -133,7 +165,7 @@ class Publication:
     def _publish_part(self, name: str, rows: pa.Table) -> None:
         if SavedSweep(self.directory).about["keep"] == "transactions":
             done = rows.filter(pc.equal(rows["status"], "done"))
-            tables = [_of_run(read_transactions(self.directory, run), run) for run in _runs_of(done)]
+            tables = [of_run(read_transactions(self.directory, run), run) for run in _runs_of(done)]
             if tables:
                 self._append_table("transactions", pa.concat_tables(tables), name)
         self._append_table("runs", rows, name)
@@ -145,8 +177,7 @@ class Publication:
     def _append_table(self, table: str, rows: pa.Table, name: str) -> None:
         """Append rows of this sweep in one commit, once; `name` identifies them."""
         place = Place(self.properties, (NAMESPACE, table))
-        rows = rows.add_column(0, OF_SWEEP, pa.array([self.name] * len(rows), TEXT))
-        append_once(place, rows, f"{self.name}/{name}")
+        append_once(place, of_sweep(rows, self.name), f"{self.name}/{name}")
 
 
 def append_once(place: Place, rows: pa.Table, commit_id: str) -> None:
@@ -154,41 +185,53 @@ def append_once(place: Place, rows: pa.Table, commit_id: str) -> None:
     with place.table() as table:
         if found(table, commit_id):
             return
-        struct = struct_of(table.schema(), str(place))
-        job = WriteJob(without_history(table.metadata), table.io, struct, secrets.token_hex(8))
+        job = write_job(table)
     files = write_rows(job, rows.to_batches(), "00000-0")
     uuid, spec_id = str(job.metadata.table_uuid), job.metadata.default_spec_id
     commit(place, WriteOptions(), [Written(0, files, uuid, spec_id, job.write_id)], commit_id)
 
 
-def read_runs(url: str, sweep: str) -> pa.Table:
+def write_job(table: Table) -> WriteJob:
+    """Return what tasks need in order to write data files of a table."""
+    struct = struct_of(table.schema(), ".".join(table.name()))
+    return WriteJob(without_history(table.metadata), table.io, struct, secrets.token_hex(8))
+
+
+def catalog_at(url: str, endpoint: str | None = None) -> dict[str, str]:
+    """Return the properties of the catalog at a URL; `endpoint` is that of an S3-compatible server."""
+    return {"uri": url, **({"s3.endpoint": endpoint} if endpoint else {})}
+
+
+def read_runs(properties: Mapping[str, str], sweep: str) -> pa.Table:
     """Return the rows of a sweep's runs, one for each run."""
-    with open_catalog({"uri": url}) as catalog:
+    with open_catalog(properties) as catalog:
         return one_per_run(_read(catalog, "runs", sweep).select(RUN_SCHEMA.names).cast(RUN_SCHEMA))
 
 
-def sweeps_in(url: str) -> list[str]:
+def sweeps_in(properties: Mapping[str, str]) -> list[str]:
     """Return the names of the sweeps in a catalog, the most recent first."""
-    with open_catalog({"uri": url}) as catalog:
+    with open_catalog(properties) as catalog:
         rows = _read(catalog, "sweeps", None).to_pylist()
     last = {row["sweep"]: row["created"] for row in sorted(rows, key=lambda row: str(row["created"]))}
     return sorted(last, key=lambda name: last[name], reverse=True)
 
 
-def fetch(url: str, sweep: str, target: SweepDirectory) -> SavedSweep:
+def fetch(properties: Mapping[str, str], sweep: str, target: SweepDirectory) -> SavedSweep:
     """Copy a sweep from a catalog into a directory, as `endive sweep` would have written it."""
-    with open_catalog({"uri": url}) as catalog:
+    with open_catalog(properties) as catalog:
         plans = sorted(_read(catalog, "sweeps", sweep).to_pylist(), key=lambda row: str(row["created"]))
         if not plans:
-            known = ", ".join(sweeps_in(url)) or "none"
-            raise ResultError(url, f"has no sweep {sweep!r}; there are: {known}", "name one of them with --sweep")
+            known = ", ".join(sweeps_in(properties)) or "none"
+            raise ResultError(
+                properties["uri"], f"has no sweep {sweep!r}; there are: {known}", "name one of them with --sweep"
+            )
         newest = plans[-1]
         experiments = _experiments_of(_read(catalog, "experiments", sweep, newest["plan"]).to_pylist())
     # The rows of runs have their metrics; transactions are not needed.
     about = {**json.loads(newest["about"]), "keep": "summaries", "experiments": f"experiments-{newest['plan']}.parquet"}
     target.create_table(about["experiments"], experiments)
     target.write(ABOUT, json.dumps(about, indent=2, ensure_ascii=False).encode())
-    target.create_table(target.part(f"{RESTORED}fetched", 0), read_runs(url, sweep))
+    target.create_table(target.part(f"{RESTORED}fetched", 0), read_runs(properties, sweep))
     return SavedSweep(target)
 
 
@@ -223,9 +266,3 @@ def _experiments_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 def _runs_of(rows: pa.Table) -> list[Run]:
     pairs = rows.select(["experiment", "seed"]).to_pylist()
     return [(pair["experiment"], pair["seed"]) for pair in pairs]
-
-
-def _of_run(transactions: pa.Table, run: Run) -> pa.Table:
-    added = zip(OF_RUN, run, strict=True)
-    columns = [pa.repeat(pa.scalar(value, one.type), len(transactions)) for one, value in added]
-    return pa.table([*columns, *transactions.columns], schema=pa.schema([*OF_RUN, *TRANSACTION_SCHEMA]))

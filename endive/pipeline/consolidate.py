@@ -55,6 +55,8 @@ def consolidate(
     runs = sweep.runs(known)
     directory.delete(INPUTS)
     kept: Sequence[str] = ()
+    if spark:
+        spark.sparkContext.setJobDescription(f"sweep {directory.name}: measures of {len(runs):,} runs")
     with _explained():
         if keeps and spark:
             runs, kept = consolidate_transactions(sweep, runs, spark)

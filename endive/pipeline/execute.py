@@ -15,14 +15,28 @@ from pyspark.sql import SparkSession
 from endive.errors import ResultError, SparkUnavailableError
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Bin, Plan, Run
+from endive.pipeline.table_files import Files, TableFiles
 from endive.pipeline.task import SweepJob, TaskReport, run_bin
 
 POLL_S = 0.25
 
 REMEDY = "repeat the same command: finished runs are kept"
 
-RunProgress = Callable[[Sequence[str], int, float], None]
-"""Called with the files of finished bins, the number of their runs, and their estimated cost in seconds."""
+
+@dataclass(frozen=True)
+class Finished:
+    """The bins that have finished so far."""
+
+    parts: Sequence[str]
+    """Their files in the directory."""
+    files: Mapping[int, Files]
+    """Their data files, by bin, if the sweep lives in tables alone."""
+    runs: int
+    seconds: float
+    """Their estimated cost."""
+
+
+RunProgress = Callable[[Finished], None]
 
 
 class _TaskReports(AccumulatorParam[dict[int, TaskReport]]):
@@ -56,22 +70,25 @@ def execute(
     done: Collection[Run],
     spark: SparkSession,
     progress: RunProgress | None = None,
+    tables: TableFiles | None = None,
 ) -> Executed:
     """Do every run of the plan that is not in `done`.
 
-    `directory` has been prepared for the plan. Finished bins survive any interruption. Raises `ResultError` if the
-    directory cannot be written, and `SparkUnavailableError` if Spark gives up.
+    `directory` has been prepared for the plan; with `tables` the rows go there, and `progress` commits them. Finished
+    bins survive any interruption. Raises `ResultError` if the directory cannot be written, and `SparkUnavailableError`
+    if Spark gives up.
     """
     runs = plan.remaining(done)
     if not runs:
         return Executed()
-    job = sweep_job(plan, directory, plan.bins(runs, spark.sparkContext.defaultParallelism))
+    job = sweep_job(plan, directory, plan.bins(runs, spark.sparkContext.defaultParallelism), tables)
 
     def on_reports(reports: Mapping[int, TaskReport]) -> None:
         if progress:
-            finished = [job.bins[number] for number in reports]
-            parts = [job.part(number) for number in reports]
-            progress(parts, sum(len(one.runs) for one in finished), sum(one.seconds for one in finished))
+            bins = [job.bins[number] for number in reports]
+            files = {number: report.files for number, report in reports.items() if report.files}
+            parts = [] if tables else [job.part(number) for number in reports]
+            progress(Finished(parts, files, sum(len(one.runs) for one in bins), sum(one.seconds for one in bins)))
 
     try:
         reports = _SparkJob(spark.sparkContext, job).run(on_reports)
@@ -79,10 +96,10 @@ def execute(
         with suppress(ResultError):  # must not hide the outcome
             directory.delete_all(job.markers)
     statuses = sum((Counter(report.statuses) for report in reports.values()), Counter())
-    return Executed(statuses, [job.part(number) for number in sorted(reports)])
+    return Executed(statuses, [] if tables else [job.part(number) for number in sorted(reports)])
 
 
-def sweep_job(plan: Plan, directory: SweepDirectory, bins: Sequence[Bin]) -> SweepJob:
+def sweep_job(plan: Plan, directory: SweepDirectory, bins: Sequence[Bin], tables: TableFiles | None = None) -> SweepJob:
     """Return the input of the tasks that do these bins."""
     needed = {experiment for one in bins for experiment, _ in one.runs}
     configurations = {
@@ -90,7 +107,7 @@ def sweep_job(plan: Plan, directory: SweepDirectory, bins: Sequence[Bin]) -> Swe
         for name, settings in plan.settings.items()
         if name in needed
     }
-    return SweepJob(directory, plan.keep, configurations, bins, secrets.token_hex(4))
+    return SweepJob(directory, plan.keep, configurations, bins, secrets.token_hex(4), tables)
 
 
 @dataclass
@@ -130,9 +147,11 @@ class _SparkJob:
             return report
 
         numbers = range(len(self.job.bins))
-        self.context.setJobGroup(self.job.start, "sweep", interruptOnCancel=True)
+        runs = sum(len(one.runs) for one in self.job.bins)
+        title = f"sweep {self.job.directory.name}: {runs:,} runs in {len(numbers):,} bins"
+        self.context.setJobGroup(self.job.start, title, interruptOnCancel=True)
         try:
-            collected = self.context.parallelize(numbers, len(numbers)).map(task).collect()
+            collected = self.context.parallelize(numbers, len(numbers)).setName(title).map(task).collect()
             self.complete = {report.bin: report for report in collected}
         except (Py4JError, PySparkException, OSError) as error:
             self.error = error

@@ -67,9 +67,23 @@ class SweepResults:
     @property
     def groups(self) -> dict[str, list[dict[str, Any]]]:
         """The rows of `curves` by the title of their experiment group."""
-        rows = self.measures("curves").to_pylist()
+        return self.groups_at(None)
+
+    def groups_at(self, success: float | None) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of `curves` by the title of their group, for another success target; None: the sweep's."""
+        rows = (self.measures("curves") if success is None else self._curves_at(success)).to_pylist()
         titles = {group["name"]: group["title"] for group in self.about["families"]}
         return {title: [row for row in rows if row["family"] == name] for name, title in titles.items()}
+
+    def _curves_at(self, success: float) -> pa.Table:
+        from endive.pipeline.curves import curves_of  # noqa: PLC0415 - PySpark takes a second to load
+        from endive.pipeline.directory import SweepDirectory  # noqa: PLC0415
+        from endive.pipeline.saved_sweep import SavedSweep  # noqa: PLC0415
+
+        groups = [{**group, "success_target": success} for group in self.about["families"]]
+        about = {**self.about, "success_target": success, "families": groups}
+        series = curves_of(self.measures("experiments"), about)
+        return SavedSweep(SweepDirectory.at(self.files)).in_order(series)
 
     @property
     def failures(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ results.measures("curves").to_pandas()
 results.report()
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +16,14 @@ import tomli_w
 from endive.drivers.directory import Directory
 from endive.errors import ConfigurationError
 from endive.pipeline.directory import SweepDirectory
-from endive.pipeline.plan import Plan, Run
+from endive.pipeline.plan import Plan
 from endive.pipeline.results import SweepResults
 from endive.pipeline.sweep_file import ExperimentGroup, Keep, load_group, parse_group
 from endive.sim.config.schema import LABEL
 from endive.spark.master import parse_master
 
 if TYPE_CHECKING:
+    from endive.pipeline.catalog_tables import Publication
     from endive.spark.starting import StartingSession
 
 Source = str | Path | Mapping[str, Any]
@@ -76,13 +77,14 @@ def run_sweep(
     directory, by default `sweeps/<name>`: a path that every machine sees, or `s3://`, `gs://`, `az://`, with `endpoint`
     for an S3-compatible server. `master` is a Spark master URL, by default this machine with all its cores.
     `overrides` are configuration keys such as `"catalog.num_tables=10"`; `seeds` and `keep` replace those of the file.
-    `catalog` is the URL of a catalog whose tables get the results as well. `spark` are Spark settings, which take
-    precedence over Endive's. `ship` sends this package to the executors. Raises `ConfigurationError` with every error
-    of the input, `ResultError` if files cannot be written, and `SparkUnavailableError` if Spark does not start.
+    `catalog` is the URL of a catalog whose tables get the results: with `out` as well, without it alone. `spark` are
+    Spark settings, which take precedence over Endive's. `ship` sends this package to the executors. Raises
+    `ConfigurationError` with every error of the input, `ResultError` if files cannot be written, and
+    `SparkUnavailableError` if Spark does not start.
     """
     plan = plan_sweep(source, overrides, seeds, keep)
-    directory = SweepDirectory.at(out or Path("sweeps") / plan.groups[0].name, endpoint)
-    return run_plan(plan, directory, Where(master, spark or {}, ship), catalog, progress)
+    target = target_of(out, plan.groups[0].name, catalog, endpoint)
+    return run_plan(plan, target, Where(master, spark or {}, ship), progress)
 
 
 def plan_sweep(
@@ -124,6 +126,36 @@ def check_catalog(url: str | None) -> None:
 
 
 @dataclass(frozen=True)
+class Target:
+    """Where the results go."""
+
+    directory: SweepDirectory
+    catalog: str | None = None
+    """URL of the catalog whose tables get the results."""
+    is_alone: bool = False
+    """Whether the results are in the tables alone: then the directory is for the sweep's duration only."""
+
+    @contextmanager
+    def publication(self) -> "Iterator[Publication | None]":
+        """Provide the tables, ready to be written; None without a catalog."""
+        if self.catalog is None:
+            yield None
+            return
+        from endive.pipeline.catalog_tables import Publication  # noqa: PLC0415 - PyIceberg takes a second to load
+
+        with Publication(self.catalog, self.directory.name, self.directory, self.is_alone) as publication:
+            yield publication
+
+
+def target_of(out: str | Path | Directory | None, name: str, catalog: str | None, endpoint: str | None) -> Target:
+    """Return where the results of the sweep `name` go."""
+    check_catalog(catalog)
+    if catalog is None or out is not None:
+        return Target(SweepDirectory.at(out or Path("sweeps") / name, endpoint), catalog)
+    return Target(SweepDirectory(f"{catalog.rstrip('/')}/sweeps-in-progress/{name}", endpoint), catalog, is_alone=True)
+
+
+@dataclass(frozen=True)
 class Where:
     """Where and how Spark runs."""
 
@@ -136,41 +168,59 @@ class Where:
 
 def run_plan(
     plan: Plan,
-    directory: SweepDirectory,
+    target: Target,
     where: Where | None = None,
-    catalog: str | None = None,
     progress: Report | None = None,
 ) -> SweepResults:
-    """Run a plan in a directory and compute its measures."""
+    """Run a plan and compute its measures."""
     report, where = progress or (lambda _: None), where or Where()
     parse_master(where.master)
-    check_catalog(catalog)
+    check_catalog(target.catalog)
+    directory = target.directory
     digest = directory.prepare(plan)  # a write error should appear before Spark starts
     with _starting(plan, where, report) as starting:
         # Numba and the rest of PySpark take seconds to load: while Java starts.
         from endive.pipeline.consolidate import consolidate  # noqa: PLC0415
-        from endive.pipeline.execute import execute  # noqa: PLC0415
+        from endive.pipeline.execute import Finished, execute  # noqa: PLC0415
 
         done = directory.done(plan)
         _compile_engine(report)
-        with _publication(plan, directory, done, catalog) as (restored, publish):
-            done |= restored
+        with target.publication() as publication:
+            if publication:
+                done |= publication.begin(plan.remaining(done))
+                publication.publish(directory.parts())
             if done:
                 report(SweepProgress(f"{len(done):,} runs are done already"))
             remaining = plan.remaining(done)
             total_s = max(plan.cost(remaining), 1e-9)
 
-            def on_runs(parts: Sequence[str], count: int, seconds: float) -> None:
-                publish(parts)
-                report(SweepProgress(runs=count, runs_total=len(remaining), share=seconds / total_s))
+            def on_runs(finished: Finished) -> None:
+                if publication:
+                    publication.publish(finished.parts)
+                    publication.commit(finished.files, is_last=finished.runs == len(remaining))
+                report(SweepProgress(runs=finished.runs, runs_total=len(remaining), share=finished.seconds / total_s))
 
+            tables = publication.table_files() if publication and target.is_alone else None
             spark = starting.session()
-            executed = execute(plan, directory, done, spark, on_runs)
+            executed = execute(plan, directory, done, spark, on_runs, tables)
             report(SweepProgress("computing measures"))
-            consolidate(directory, spark, executed.parts, digest)
-    if catalog:
-        report(SweepProgress(f"published in {catalog}: sweep.runs and the other tables of the namespace `sweep`"))
+            if not target.is_alone:
+                consolidate(directory, spark, executed.parts, digest)
+        if target.is_alone:
+            results = _fetched(target)
+            consolidate(results, spark)
+            directory.delete_all("")
+            directory = results
+    if target.catalog:
+        place = f"{target.catalog}: sweep.runs and the other tables of the namespace `sweep`"
+        report(SweepProgress(f"published in {place}"))
     return SweepResults(directory)
+
+
+def _fetched(target: Target) -> SweepDirectory:
+    from endive.pipeline.opening import fetched  # noqa: PLC0415 - PyIceberg takes a second to load
+
+    return fetched(str(target.catalog), target.directory.name, target.directory.endpoint)
 
 
 def _starting(plan: Plan, where: Where, report: Report) -> "StartingSession":
@@ -196,19 +246,3 @@ def _compile_engine(report: Report) -> None:
     if is_cold():
         report(SweepProgress("compiling the engine: about half a minute, once on this machine"))
         warm_engine()
-
-
-@contextmanager
-def _publication(
-    plan: Plan, directory: SweepDirectory, done: Collection[Run], catalog: str | None
-) -> Iterator[tuple[set[Run], Callable[[Iterable[str]], None]]]:
-    """Provide the runs restored from a catalog, and a function that publishes the bins of some files."""
-    if catalog is None:
-        yield set(), lambda _: None
-        return
-    from endive.pipeline.catalog_tables import Publication  # noqa: PLC0415 - PyIceberg takes a second to load
-
-    with Publication(catalog, directory.name, directory) as publication:
-        restored = publication.begin(plan.remaining(done))
-        publication.publish(directory.parts())
-        yield restored, publication.publish

@@ -19,12 +19,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
+
 from endive import __version__
-from endive.errors import ResultError
-from endive.pipeline.directory import ABOUT, MARKERS, SweepDirectory, read_parquet
+from endive.drivers.directory import REPEAT
+from endive.errors import EndiveError, ResultError
+from endive.pipeline.directory import ABOUT, MARKERS, SweepDirectory, first_line, read_parquet
 from endive.pipeline.plan import Bin, Run
-from endive.pipeline.run_rows import done_row, not_done_row
+from endive.pipeline.run_rows import RUN_SCHEMA, done_row, not_done_row
 from endive.pipeline.sweep_file import Keep
+from endive.pipeline.table_files import Files, TableFiles, of_run
 from endive.sim.config.configuration import MODEL_VERSION, Settings, parse_configuration
 from endive.sim.engine.run import summarise_compiled
 from endive.sim.engines import simulate
@@ -48,6 +52,8 @@ class SweepJob:
     bins: Sequence[Bin]
     start: str
     """Identifies this start of the sweep; markers of earlier starts do not count."""
+    tables: TableFiles | None = None
+    """Where rows go in place of the directory, if the sweep lives in tables alone."""
     model: str = MODEL
 
     @property
@@ -69,20 +75,39 @@ class TaskReport:
     """How many runs were done, failed or crashed."""
     error: ResultError | None = None
     """Why nothing could be written. The sweep cannot continue."""
+    files: Files | None = None
+    """The data files of the bin, to be committed; None if its rows are in the directory."""
 
 
 def run_bin(job: SweepJob, number: int, attempt: int) -> TaskReport:
     """Do the runs of bin `number`. `attempt` is Spark's number of this try: 0, or more if there were or are others."""
+    files: Files | None = None
     try:
         _check(job.directory, job.model)
         rows = _found(job, number) if attempt else None
         if rows is None:
             crashes = _crashes(job) if attempt else {}
-            rows = [_run(job, run, attempt, crashes.get(_label(run), 0)) for run in job.bins[number].runs]
-            job.directory.create_part(job.part(number), rows)
+            kept: list[pa.Table] = []
+            rows = [_run(job, run, attempt, crashes.get(_label(run), 0), kept) for run in job.bins[number].runs]
+            files = _store(job, number, attempt, rows, kept)
     except ResultError as error:
         return TaskReport(number, {}, error)
-    return TaskReport(number, Counter(row["status"] for row in rows))
+    return TaskReport(number, Counter(row["status"] for row in rows), files=files)
+
+
+def _store(
+    job: SweepJob, number: int, attempt: int, rows: list[dict[str, Any]], kept: Sequence[pa.Table]
+) -> Files | None:
+    """Write the rows of a bin: to the directory, or to data files that the Spark driver commits."""
+    if job.tables is None:
+        job.directory.create_part(job.part(number), rows)
+        return None
+    try:
+        runs = pa.Table.from_pylist(rows, schema=RUN_SCHEMA)
+        return job.tables.write(number, attempt, {"transactions": kept, "runs": [runs]})
+    except (OSError, EndiveError) as error:
+        problem = f"the rows of a bin cannot be written ({first_line(error)})"
+        raise ResultError(job.tables.sweep, problem, REPEAT) from error
 
 
 @lru_cache(maxsize=8)
@@ -129,8 +154,8 @@ def _marked(job: SweepJob, run: Run, attempt: int) -> Iterator[None]:
                 job.directory.delete(path)
 
 
-def _run(job: SweepJob, run: Run, attempt: int, crashes: int) -> dict[str, Any]:
-    """Do one run and return its row."""
+def _run(job: SweepJob, run: Run, attempt: int, crashes: int, kept: list[pa.Table]) -> dict[str, Any]:
+    """Do one run and return its row; add its transactions to `kept` if they go to a table."""
     experiment, seed = run
     if crashes >= CRASHES_MAX:
         message = f"its process ended {CRASHES_MAX} times without an error: out of memory, or a defect of the engine"
@@ -138,7 +163,9 @@ def _run(job: SweepJob, run: Run, attempt: int, crashes: int) -> dict[str, Any]:
     with _marked(job, run, attempt):
         try:
             started_s = time.process_time()
-            summary = _simulate(job, run)
+            summary, transactions = _simulate(job, run)
+            if transactions is not None:
+                kept.append(of_run(transactions, run))
             return done_row(experiment, seed, summary, time.process_time() - started_s)
         except ResultError:
             raise
@@ -146,14 +173,18 @@ def _run(job: SweepJob, run: Run, attempt: int, crashes: int) -> dict[str, Any]:
             return not_done_row(experiment, seed, "failed", f"{type(error).__name__}: {error}")
 
 
-def _simulate(job: SweepJob, run: Run) -> Summary:
+def _simulate(job: SweepJob, run: Run) -> tuple[Summary, pa.Table | None]:
+    """Return a run's metrics, and its transactions if they go to a table; to the directory they go at once."""
     experiment, seed = run
     settings = _settings(*job.configurations[experiment])
     if job.keep == "summaries":
-        return summarise_compiled(settings, seed, settings.window)[0]
+        return summarise_compiled(settings, seed, settings.window)[0], None
     result = simulate(settings, seed)
+    summary = result.summary(settings.window)
+    if job.tables is not None:
+        return summary, result.table
     job.directory.create_table(job.directory.transactions(experiment, seed), result.table)
-    return result.summary(settings.window)
+    return summary, None
 
 
 @lru_cache(maxsize=8)

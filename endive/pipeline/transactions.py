@@ -53,6 +53,7 @@ class TransactionDataSet:
         context = spark.sparkContext
         bins = list(enumerate(self._bins(sorted(runs), context.defaultParallelism)))
         metrics: list[dict[str, Any]] = []
+        context.setJobDescription(f"sweep {self.directory.name}: transactions of {len(runs):,} runs as one data set")
         for result in context.parallelize(bins, len(bins)).map(self._copy).collect() if bins else ():
             if isinstance(result, ResultError):
                 raise result

@@ -65,10 +65,13 @@ class Section:
 def write_report(place: Directory | Path | str, out: Path | str | None = None, pictures: Sequence[Picture] = ()) -> str:
     """Write the page of the results in a directory, and each chart as a picture if asked; return the page's place.
 
-    The page is `report.html` in that directory unless `out` says otherwise; pictures go to `charts/` beside it.
+    The page is `report.html` in that directory, or `NAME.html` here if it is in memory, unless `out` says otherwise;
+    pictures go to `charts/` beside it.
     """
     directory = Directory.at(place)
     results = read_results(directory)
+    if out is None and str(directory).startswith("memory://"):
+        out = f"{directory.name}.html"
     target, name = (directory, "report.html") if out is None else _parent(out)
     sections = _sections(results)
     target.write(name, render(results, sections).encode())

@@ -19,7 +19,7 @@ from endive.spark.java import cache_directories
 log = logging.getLogger(__name__)
 
 SWITCH = "ENDIVE_CLASS_ARCHIVE"
-"""Variable that turns the archive off, with the value 0: on a machine without 100 MB of cache to spare."""
+"""Variable that turns the archive off, with the value 0: on a machine without 150 MB of cache to spare."""
 
 
 @contextmanager

@@ -17,29 +17,28 @@ T = TypeVar("T")
 ROUNDS = 10
 
 
-class HelpedStore:
+class HelpedStore(Store):
     """Runs a function on the state that it knows, announces its reads and rows, and lets another store commit them."""
-
-    is_exclusive_elsewhere = False
 
     def __init__(self) -> None:
         objects = MemoryStore()
-        self._own, self._other = (Store(objects, "shared", QUIET) for _ in range(2))
+        super().__init__(objects, "shared", QUIET)
+        self._other = Store(objects, "shared", QUIET)
         self.carried = 0
 
     def _state(self) -> StoreState:
-        state = self._own.driver.run(newest_state())
+        state = self.driver.run(newest_state())
         assert state is not None
         return state
 
-    def transact(self, function: TransactionFunction[T]) -> T:
+    def transact(self, function: TransactionFunction[T]) -> T:  # type: ignore[override]
         """Run a function; one that raises, or writes nothing, is for its own store."""
-        driver = self._own.driver
+        driver = self.driver
         for _ in range(ROUNDS):
             state = self._state()
             recorded = driver.run(record_functions((function,), state, NoCache(), {}))
             if recorded is None:
-                return self._own.transact(function)
+                return super().transact(function)
             intention = driver.run(announce(state, recorded.calls, "owner"))
             helping = self._other.driver.run(refreshed(state))
             self._other.driver.run(commit_batch(helping, (), NoCache(), by="another process"))
@@ -47,22 +46,13 @@ class HelpedStore:
             assert decided is not None
             assert decided.by == "another process"
             driver.run(delete_intention(intention))
-            self._own.refresh()
+            self.refresh()
             if decided.results[0].kind == DONE:
                 self.carried += 1
                 result: T = recorded.values[0]
                 return result
         raise AssertionError("refused again and again")
 
-    def read(self, function: TransactionFunction[T]) -> T:
-        return self._own.read(function)
-
-    def read_cached(self, function: TransactionFunction[T]) -> T:
-        return self._own.read_cached(function)
-
-    def settle(self) -> tuple[str, ...]:
-        return self._own.settle()
-
     def close(self) -> None:
-        self._own.close()
+        super().close()
         self._other.close()

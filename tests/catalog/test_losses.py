@@ -169,8 +169,8 @@ BEFORE, BACKGROUND = MODES
 @pytest.mark.parametrize(
     ("mode", "step"),
     [
-        *((BEFORE, "compute_rows"), (BEFORE, "write"), (BEFORE, "write_list")),
-        *((BACKGROUND, "_on_top"), (BACKGROUND, "write_list")),
+        *((BEFORE, "compute_rows"), (BEFORE, "write"), (BEFORE, "write_body")),
+        *((BACKGROUND, "_on_top"), (BACKGROUND, "write_body")),
     ],
 )
 @pytest.mark.parametrize("appends", [1, 2])
@@ -191,18 +191,18 @@ def test_an_append_that_cannot_be_prepared_leaves_no_file(
         return {path for path in found if path.suffix in suffixes}
 
     before = written()
-    write_list = manifests.write_list
+    write_body = manifests.write_body
 
     def fail(*_: object, **__: object) -> None:
         raise ValueError("what nobody thought of")
 
     def write_and_fail(*arguments: object) -> None:
-        write_list(*arguments)  # type: ignore[arg-type]
+        write_body(*arguments)  # type: ignore[arg-type]
         fail()
 
     with monkeypatch.context() as patch:
-        if step == "write_list":
-            patch.setattr(rebase, "write_list", write_and_fail)
+        if step == "write_body":
+            patch.setattr(rebase, "write_body", write_and_fail)
         else:
             place = {"write": MetadataFiles, "_on_top": rebase, "compute_rows": group_commit}[step]
             patch.setattr(place, step, fail)

@@ -1,6 +1,7 @@
 """Metadata that is shared instead of copied: equal to what PyIceberg works out, and safe to hand out."""
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from endive.catalog.model.catalog_records import (
 )
 from endive.catalog.model.encoding import DecodeCache, SchemaJson
 from endive.catalog.model.keys import SNAPSHOTS, TABLES
+from endive.catalog.model.metadata_json import metadata_json
 from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.protocol.requests import Steps
@@ -88,6 +90,17 @@ def test_a_cache_of_records_forgets_the_oldest_and_decodes_it_again() -> None:
 def test_a_record_that_is_larger_than_its_cache_is_not_kept() -> None:
     cache = DecodeCache(len, bytes_max=3)
     assert (cache(b"four"), cache.bytes_held) == (4, 0)
+
+
+@pytest.mark.parametrize("exclude_none", [True, False])
+def test_metadata_json_is_what_pyiceberg_writes(written: EndiveCatalog, exclude_none: bool) -> None:
+    table = written.load_table(NAME)
+    with table.update_spec() as update:
+        update.add_identity("n")
+    for metadata in (table.metadata, written.create_table("db.empty", NUMBERS).metadata):
+        expected = json.loads(metadata.model_dump_json(exclude_none=exclude_none))
+        for _ in range(2):  # encoded, then cached
+            assert json.loads(metadata_json(metadata, exclude_none)) == expected
 
 
 def test_changing_the_properties_of_a_loaded_table_changes_no_other_copy(written: EndiveCatalog) -> None:

@@ -1,6 +1,8 @@
 """Sweeps in catalog tables: published bin by bin, once each, and fetched again for the report."""
 
 import json
+import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -8,11 +10,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from endive.errors import ResultError
-from endive.pipeline.catalog_tables import Publication, fetch, read_runs, sweeps_in
+from endive.pipeline import SweepResults, run_sweep, table_files
+from endive.pipeline.catalog_tables import Publication, catalog_at, fetch, read_runs, sweeps_in
 from endive.pipeline.consolidate import consolidate
 from endive.pipeline.directory import SweepDirectory
+from endive.pipeline.execute import sweep_job
+from endive.pipeline.opening import open_results
+from endive.pipeline.plan import Bin, Plan
 from endive.pipeline.saved_sweep import SavedSweep
+from endive.pipeline.task import SweepJob, run_bin
 from endive.pipeline.transactions import read_transactions
+from endive.sim.engines import simulate
 from tests.pipeline.lakes import Lake
 from tests.pipeline.saved import leave_runs
 from tests.pipeline.sweeps import small_plan, sweep_text
@@ -45,7 +53,7 @@ def test_every_bin_is_one_commit_and_stays_one(tmp_path: Path) -> None:
 
     assert snapshots(lake, "runs") == 3
     assert snapshots(lake, "sweeps") == snapshots(lake, "experiments") == 1
-    assert len(read_runs(lake.url, "small")) == len(small_plan().runs)
+    assert len(read_runs(catalog_at(lake.url), "small")) == len(small_plan().runs)
 
 
 def test_a_fetched_sweep_equals_the_published_one(tmp_path: Path) -> None:
@@ -53,12 +61,12 @@ def test_a_fetched_sweep_equals_the_published_one(tmp_path: Path) -> None:
     directory = leave_runs(tmp_path / "small", small_plan())
     published(lake, directory)
 
-    fetched = fetch(lake.url, "small", SweepDirectory(tmp_path / "fetched"))
+    fetched = fetch(catalog_at(lake.url), "small", SweepDirectory(tmp_path / "fetched"))
 
     assert fetched.plan.equals(SavedSweep(directory).plan)
     assert fetched.about == SavedSweep(directory).about
     rows = [rows for _, rows in directory.read_parts(directory.parts())]
-    assert sorted_runs(read_runs(lake.url, "small")) == sorted(
+    assert sorted_runs(read_runs(catalog_at(lake.url), "small")) == sorted(
         (row for table in rows for row in table.to_pylist()), key=lambda row: (row["experiment"], str(row["seed"]))
     )
 
@@ -98,26 +106,26 @@ def test_another_plan_of_the_same_sweep_is_the_one_that_is_fetched(tmp_path: Pat
     directory.write("about.json", json.dumps(later).encode())
     published(lake, directory)
 
-    assert len(fetch(lake.url, "small", SweepDirectory(tmp_path / "fetched")).plan) == 6
+    assert len(fetch(catalog_at(lake.url), "small", SweepDirectory(tmp_path / "fetched")).plan) == 6
 
 
 def test_a_catalog_without_the_sweep_is_reported(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     lake.create()
     with pytest.raises(ResultError, match="holds no sweeps"):
-        sweeps_in(lake.url)
+        sweeps_in(catalog_at(lake.url))
 
     published(lake, leave_runs(tmp_path / "small", small_plan(tables="[1]", scales="[2000]")))
-    assert sweeps_in(lake.url) == ["small"]
+    assert sweeps_in(catalog_at(lake.url)) == ["small"]
     with pytest.raises(ResultError, match="has no sweep 'large'; there are: small"):
-        fetch(lake.url, "large", SweepDirectory(tmp_path / "fetched"))
+        fetch(catalog_at(lake.url), "large", SweepDirectory(tmp_path / "fetched"))
 
 
 def test_measures_of_a_fetched_sweep_are_those_of_the_directory(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     directory = leave_runs(tmp_path / "small", small_plan())
     published(lake, directory)
-    fetch(lake.url, "small", SweepDirectory(tmp_path / "fetched"))
+    fetch(catalog_at(lake.url), "small", SweepDirectory(tmp_path / "fetched"))
     for place in (directory, SweepDirectory(tmp_path / "fetched")):
         consolidate(place, spark)
 
@@ -126,6 +134,77 @@ def test_measures_of_a_fetched_sweep_are_those_of_the_directory(spark: SparkSess
             pq.read_table(path / "measures" / f"{name}.parquet") for path in (tmp_path / "small", tmp_path / "fetched")
         )
         assert ours.equals(theirs)
+
+
+def alone(lake: Lake, tmp_path: Path, plan: Plan) -> tuple[Publication, SweepJob]:
+    """A sweep that lives in tables alone, ready for its only task."""
+    directory = SweepDirectory(tmp_path / "in progress")
+    directory.prepare(plan)
+    publication = Publication(lake.url, "small", directory, alone=True).__enter__()
+    publication.begin(plan.runs)
+    return publication, sweep_job(plan, directory, [Bin(plan.runs, 1.0)], publication.table_files())
+
+
+def test_of_two_attempts_at_a_bin_one_is_committed_and_once(tmp_path: Path) -> None:
+    lake, plan = Lake(tmp_path / "lake"), small_plan(keep="transactions", tables="[1]", scales="[2000]")
+    publication, job = alone(lake, tmp_path, plan)
+
+    reports = [run_bin(job, 0, attempt) for attempt in (0, 1)]
+    for report in reports:
+        assert report.error is None
+        publication.commit({0: report.files or {}}, is_last=True)
+
+    assert snapshots(lake, "runs") == snapshots(lake, "transactions") == 1
+    assert sorted((row["experiment"], row["seed"]) for row in rows_in(lake, "runs")) == sorted(plan.runs)
+    kept = {(experiment, seed): len(simulate(plan.settings[experiment], seed).table) for experiment, seed in plan.runs}
+    found = Counter((row["experiment"], row["seed"]) for row in rows_in(lake, "transactions"))
+    assert found == kept
+    assert job.directory.parts() == []
+    assert publication.begin(plan.runs) == set(plan.runs)  # a repeated command finds all of them done
+
+
+def rows_in(lake: Lake, table: str) -> list[dict[str, object]]:
+    with lake.table(f"sweep.{table}") as loaded:
+        rows: list[dict[str, object]] = loaded.scan().to_arrow().to_pylist()
+        return rows
+
+
+def test_files_that_cannot_be_written_end_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = small_plan(tables="[1]", scales="[2000]")
+    publication, job = alone(Lake(tmp_path / "lake"), tmp_path, plan)
+
+    def fail(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(table_files, "write_rows", fail)
+    report = run_bin(job, 0, attempt=0)
+
+    assert (report.statuses, report.files) == ({}, None)
+    assert "cannot be written (No space left on device); repeat the command" in str(report.error)
+    assert publication.begin(plan.runs) == set()
+
+
+@pytest.mark.slow
+def test_a_sweep_in_tables_alone_has_the_measures_of_a_directory(spark: SparkSession, tmp_path: Path) -> None:
+    lake, content = Lake(tmp_path / "lake"), tomllib.loads(sweep_text(tables="[1, 3]"))
+    reports: list[str] = []
+
+    results = run_sweep(content, catalog=lake.url, master="local[2]")
+    near = run_sweep(content, tmp_path / "near", master="local[2]")
+    again = run_sweep(content, catalog=lake.url, master="local[2]", progress=lambda one: reports.append(one.message))
+
+    assert spark is not None
+    for found in (results, again, open_results(lake.url)):
+        for name in ("runs", "experiments", "curves"):
+            assert without_cpu(found, name) == without_cpu(near, name)
+    assert "18 runs are done already" in reports
+    assert snapshots(lake, "runs") <= 3
+    assert not list(tmp_path.glob("lake/sweeps-in-progress/**/*.*"))
+
+
+def without_cpu(results: SweepResults, name: str) -> list[dict[str, object]]:
+    rows = results.measures(name).to_pylist()  # type: ignore[arg-type]
+    return [{key: value for key, value in row.items() if not key.startswith("cpu_s")} for row in rows]
 
 
 @pytest.mark.slow
@@ -141,4 +220,4 @@ def test_the_commands_from_sweep_to_report(endive: CommandLine) -> None:  # noqa
 
     assert shown.code == 0, shown.err
     assert (endive.directory / "few.html").stat().st_size > 100_000
-    assert len(read_runs(url, "few")) == 9
+    assert len(read_runs(catalog_at(url), "few")) == 9

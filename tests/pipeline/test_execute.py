@@ -64,7 +64,9 @@ def test_every_run_gives_the_row_that_it_gives_alone(spark: SparkSession, tmp_pa
     plan = small_plan()
     reported: list[tuple[int, float]] = []
 
-    found, statuses = executed(plan, tmp_path, spark, lambda _, runs, seconds: reported.append((runs, seconds)))
+    found, statuses = executed(
+        plan, tmp_path, spark, lambda finished: reported.append((finished.runs, finished.seconds))
+    )
 
     assert (found, statuses) == (0, {"done": 18})
     assert present(rows_of(tmp_path)) == present(expected_rows(plan))

@@ -30,6 +30,7 @@ from tests.contract.test_record_stores import (  # noqa: F401 - the same, on `re
     test_of_many_inserts_one_wins,
 )
 from tests.store.test_shared_processes import shared_by_processes
+from tests.store.test_short_lived_processes import lives
 
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = count()
@@ -124,6 +125,11 @@ def test_processes_share_a_store(place: tuple[str, str]) -> None:
     assert (found["wrong"], found["faults"]) == ([], [])
     assert found["total"] == found["sum"]
     assert int(str(found["acknowledged"])) > 5
+
+
+@pytest.mark.campaign
+def test_two_thousand_processes_with_one_commit_each(s3_endpoint: str) -> None:
+    lives("s3://bucket/short-lived", processes=2000, kills=100, endpoint=s3_endpoint)
 
 
 # Record stores.

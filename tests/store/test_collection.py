@@ -8,11 +8,15 @@ import pytest
 
 from endive.drivers.blocking import BlockingDriver, unix_ms
 from endive.kv import Store, StoreOptions
+from endive.kv.log.epochs import open_shared
 from endive.kv.log.intentions import PREFIX as INTENTIONS
+from endive.kv.log.opening import require_newest
 from endive.kv.log.wal import WAL
 from endive.kv.maintenance.background import collect_now
 from endive.kv.maintenance.check import check_store
 from endive.kv.maintenance.garbage_collector import FOREIGN_AGE_MS, collect_garbage, foreign_in
+from endive.kv.manifest_format import MANIFESTS
+from endive.kv.views import create_checkpoint
 from endive.objects import MemoryStore
 from endive.objects.local import TEMPORARY, LocalStore
 from endive.protocol.requests import ObjectInfo
@@ -162,3 +166,21 @@ def test_all_that_wait_for_a_durable_batch_get_the_same_answer_though_the_writer
     assert set(answers.values()) == {"durable"}
     assert len(answers) == 6
     store.close()
+
+
+def test_retention_counts_from_the_manifest_that_supersedes_not_from_its_own_writing() -> None:
+    now_ms = [0]
+    objects = MemoryStore(lambda: now_ms[0])
+    driver = BlockingDriver(objects, clock=lambda: now_ms[0])
+    driver.run(open_shared())
+    old = driver.run(require_newest()).number
+    now_ms[0] = 10 * DAY_MS  # long afterwards it is superseded
+    driver.run(create_checkpoint(0, "later"))
+    now_ms[0] += 60_000
+    driver.run(collect_garbage(retention_ms=100_000))
+    assert objects.get(MANIFESTS.path_of(old)) is not None
+
+    now_ms[0] += 60_000
+    driver.run(collect_garbage(retention_ms=100_000))
+    assert objects.get(MANIFESTS.path_of(old)) is None
+    driver.close()

@@ -26,8 +26,9 @@ from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
 from endive.catalog.commit.group_commit import GroupCommitter, can_group
 from endive.catalog.commit.groups import TableQueues, Waiting
-from endive.catalog.commit.manifests import changed_files, read_list
+from endive.catalog.commit.manifests import changed_files, own_list
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.old_metadata import delete_dropped_files
 from endive.catalog.commit.prepared import PreparedCommit, compute_rows, whole_metadata
 from endive.catalog.commit.rebase import KnownLists, rebase, write_lists
 from endive.catalog.commit.turns import Turns
@@ -126,6 +127,8 @@ class TableCommitter:
                     self._in_background |= names if applies else set()
                     for one, commit in zip(decided, commits, strict=True):
                         self._delete_replaced_lists(one, commit.change)
+                        if one.base is not None and commit.rows is not None:
+                            delete_dropped_files(self.store, self.files, one.base.record, commit.rows.record)
                     return [_committed(one, record) for one, record in zip(commits, result, strict=True)]
                 self._in_background -= names
                 lost += turn.is_taken
@@ -176,7 +179,7 @@ class TableCommitter:
         io = self.files.io(metadata.location, metadata.properties)
         files = dict(change.files)
         for each in missing:
-            files[each.snapshot_id] = changed_files(io, read_list(io, each.manifest_list), each, metadata)
+            files[each.snapshot_id] = changed_files(io, own_list(io, each), each, metadata)
         return replace(one, change=replace(change, files=files))
 
     def _prepare(self, decided: Sequence[_Decided], lost: int) -> tuple[list[PreparedCommit], list[str]]:
@@ -194,7 +197,7 @@ class TableCommitter:
             io = self.files.io(base.record.metadata.location, base.record.metadata.properties)
             commit_uuid, now_ms = UUID(self._new_id()), self._clock()
             change, lists = rebase(change, base.metadata, io, commit_uuid, lost + 1, now_ms, written, KnownLists())
-            write_lists(io, base.record.metadata, lists)
+            write_lists(io, lists)
             decision = decide(change, base, self.files.written_first)
         if decision is Decision.APPLY:
             return PreparedCommit(change)

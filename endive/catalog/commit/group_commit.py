@@ -27,15 +27,16 @@ from endive.catalog.commit.apply import AlreadyCommitted, GroupMember, Results, 
 from endive.catalog.commit.base import named_snapshots
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
-from endive.catalog.commit.groups import CommittedState, GroupResult, TableQueue, Waiting
+from endive.catalog.commit.groups import CommittedState, GroupResult, Past, TableQueue, Waiting
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.old_metadata import ENABLED, delete_dropped_files, dropped_files
 from endive.catalog.commit.prepared import ChangedRows, advanced, compute_rows
 from endive.catalog.commit.rebase import KnownLists, NewList, rebase, write_lists
 from endive.catalog.commit.turns import Turns
-from endive.catalog.model.catalog_records import CommitRecord
+from endive.catalog.model.catalog_records import CommitRecord, TableRecord
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore, TransactionFunction
-from endive.catalog.operations.table_rows import TableView, require_table, whole_view
+from endive.catalog.operations.table_rows import TableView, partial_view, require_table, whole_view
 from endive.catalog.settings import ATTEMPTS, ATTEMPTS_DEFAULT
 from endive.errors import (
     CommitConflictError,
@@ -144,7 +145,7 @@ class GroupCommitter:
         lost, is_fresh = 0, queue.is_contended
         while pending := [one for one in group if not one.is_answered]:
             read = self.store.read if is_fresh else self.store.read_cached
-            view = read(partial(_load, identifier=identifier))
+            view = read(partial(_load, identifier=identifier, changes=[one.change for one in pending]))
             chain = self._chain(view, pending, lost, queue.known)
             if not is_fresh and len(chain.fitting) < len(pending):
                 self._discard(chain.files)
@@ -155,7 +156,7 @@ class GroupCommitter:
                     self._discard(link.written)
                     link.written.clear()
             if chain.fitting:
-                self._prepare(chain)
+                self._prepare(chain, queue)
                 submitted[:] = [link.waiting for link in chain.fitting]
                 outcome = self._transact(identifier, chain)
                 if isinstance(outcome, Stale):
@@ -166,15 +167,16 @@ class GroupCommitter:
                     self._answer_repeats(chain, outcome)
                     continue
                 queue.is_contended = lost > 0
+                queue.past = _past_after(chain)
                 self._answer(chain, outcome)
+                self._delete_old_metadata(chain)
             for link in chain.links:
                 link.waiting.error = link.error
 
     def _chain(self, view: TableView, pending: Sequence[Waiting], lost: int, known: KnownLists) -> Chain:
         """Decide about each change on top of those before it, and compute the rows of those that fit."""
         chain = Chain(view, [Link(one) for one in pending])
-        named = {each for one in pending for each in named_snapshots(view.record, one.change)}
-        state = TableView(view.record, tuple(one for one in view.snapshots if one.snapshot.snapshot_id in named), ())
+        state = view
         for link in chain.links:
             try:
                 state = self._add(chain, link, state, lost, known)
@@ -202,17 +204,17 @@ class GroupCommitter:
         metadata = view.record.metadata
         return self.files.io(metadata.location, metadata.properties)
 
-    def _prepare(self, chain: Chain) -> None:
+    def _prepare(self, chain: Chain, queue: TableQueue) -> None:
         """Write the files of a chain, at the same time; delete all of them if one cannot be written."""
         last, record = chain.last, chain.base.record
         if last is None:
             return
         io = self._io(chain.base)
-        tasks = [partial(write_lists, io, record.metadata, link.lists) for link in chain.fitting if link.lists]
+        tasks = [partial(write_lists, io, link.lists) for link in chain.fitting if link.lists]
         if chain.file_first and last.record.version != record.version:
             location = self.files.new_location(last.after, record.metadata_location)
             chain.last = last = last.named(location, record.metadata_location, record.metadata.last_updated_ms)
-            chain.metadata = _whole_metadata(chain, last)
+            chain.metadata = _whole_metadata(chain, last, self._past(record, queue))
             chain.written.append(location)
             tasks.append(partial(self.files.write, chain.metadata, location))
         try:
@@ -220,6 +222,15 @@ class GroupCommitter:
         except BaseException:
             self._discard(chain.files)
             raise
+
+    def _past(self, record: TableRecord, queue: TableQueue) -> Past:
+        """Return the whole past of a table. If it is newer than the record, so is the table: the group is stale."""
+        past = queue.past
+        if past is not None and (past.uuid, past.version) == (record.uuid, record.version):
+            return past
+        view = self.store.read_cached(partial(whole_view, record=record))
+        snapshots = [one.snapshot for one in view.snapshots]
+        return Past(record.uuid, record.version, snapshots, [entry for _, entry in view.history])
 
     def _at_once(self, tasks: Sequence[Callable[[], None]]) -> None:
         if len(tasks) == 1:
@@ -277,6 +288,17 @@ class GroupCommitter:
             change = link.change if link.change is not None else link.waiting.change
             link.waiting.committed = GroupResult(record, change, state)
 
+    def _delete_old_metadata(self, chain: Chain) -> None:
+        """Delete old metadata files; unless the table asks for it, without letting the leader wait."""
+        before, last = chain.base.record, chain.last
+        if last is None or not chain.written or not dropped_files(before, last.record):
+            return
+        delete = partial(delete_dropped_files, self.store, self.files, before, last.record)
+        if ENABLED in last.record.metadata.properties:
+            delete()  # whoever sets the property expects the files to be gone
+        else:
+            self._writers.submit(delete)
+
     def _answer_repeats(self, chain: Chain, outcome: AlreadyCommitted) -> None:
         """Answer the members that had been committed before by their stored results."""
         for link in chain.links:
@@ -289,21 +311,31 @@ class GroupCommitter:
             self.files.delete(path)
 
 
-def _load(tx: StoreTransaction, identifier: Identifier) -> Steps[TableView]:
+def _load(tx: StoreTransaction, identifier: Identifier, changes: Sequence[TableChange]) -> Steps[TableView]:
+    """Return the table with as much of its past as the changes need."""
     record = yield from require_table(tx, identifier, "it may have been dropped or renamed since it was loaded")
-    view = yield from whole_view(tx, record)
+    view = yield from partial_view(tx, record, {one for change in changes for one in named_snapshots(record, change)})
     return view
 
 
-def _whole_metadata(chain: Chain, last: ChangedRows) -> TableMetadata:
+def _whole_metadata(chain: Chain, last: ChangedRows, past: Past) -> TableMetadata:
     """Return the metadata after a chain, with the table's whole past."""
-    snapshots = {one.snapshot.snapshot_id: one.snapshot for one in chain.base.snapshots}
-    log = [entry for _, entry in chain.base.history]
+    known = {one.snapshot.snapshot_id for one in chain.base.snapshots}
+    snapshots, log = list(past.snapshots), list(past.log)
     for rows in (link.rows for link in chain.fitting):
         if rows is not None and not rows.is_empty:
-            snapshots |= {one.snapshot_id: one for one in rows.after.snapshots}
+            snapshots += [one for one in rows.after.snapshots if one.snapshot_id not in known]
+            known |= {one.snapshot_id for one in rows.after.snapshots}
             log += rows.after.snapshot_log
-    return last.after.model_copy(update={"snapshots": list(snapshots.values()), "snapshot_log": log})
+    return last.after.model_copy(update={"snapshots": snapshots, "snapshot_log": log})
+
+
+def _past_after(chain: Chain) -> Past | None:
+    """Return the past of the table after a chain; None if it is not known."""
+    if chain.metadata is None or chain.last is None:
+        return None
+    record = chain.last.record
+    return Past(record.uuid, record.version, chain.metadata.snapshots, chain.metadata.snapshot_log)
 
 
 def _is_own(link: Link, record: CommitRecord, last: ChangedRows) -> bool:

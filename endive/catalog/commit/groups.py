@@ -9,13 +9,15 @@ them led a group of its own, the others would wait for it. So a group waits for 
 answered last, at most for a share of the time that the last group took; and less often if waiting has not helped.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Condition, Lock
 from time import monotonic
+from uuid import UUID
 from weakref import WeakValueDictionary
 
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.rebase import KnownLists
@@ -30,6 +32,16 @@ QUEUES_KEPT = 256
 """Tables whose queues are kept while no commit waits, with the manifests of their newest list."""
 GROUP_MAX = 64
 """Commits of one group; their manifest lists are written at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """All snapshots of a table and its whole history, at one version: for its metadata file."""
+
+    uuid: UUID
+    version: int
+    snapshots: Sequence[Snapshot]
+    log: Sequence[SnapshotLogEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,8 @@ class TableQueue:
         self.is_led = False
         self.known = KnownLists()
         """For the leader: manifest lists that need not be read."""
+        self.past: Past | None = None
+        """For the leader: the past after the last group, which need not be loaded."""
         self.is_contended = False
         """For the leader: another process has committed to the table in between lately."""
         self._expected = 0

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import cast
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
@@ -23,6 +23,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
+from endive.catalog.commit.manifest_lists import BytesFile, keeps_all_manifests, on_top, own_manifests_of
 from endive.catalog.model.file_rows import (
     ADDED,
     ALL,
@@ -56,6 +57,49 @@ def read_list(io: FileIO, manifest_list: str) -> tuple[ManifestFile, ...]:
     """Return the manifests of a list."""
     with reading(manifest_list):
         return tuple(read_manifest_list(io.new_input(manifest_list)))
+
+
+def read_bytes(io: FileIO, location: str) -> bytes:
+    """Return the content of a file."""
+    with io.new_input(location).open() as stream:
+        return bytes(stream.read())
+
+
+def own_list(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+    """Return the manifests that a snapshot brings itself; without reading its list if this process has written it."""
+    known = own_manifests_of.get(snapshot.manifest_list)
+    if known is None:
+        return own_manifests(read_list(io, snapshot.manifest_list), snapshot.snapshot_id)
+    found = read_manifest_list(BytesFile(snapshot.manifest_list, known))
+    return own_manifests(tuple(found), snapshot.snapshot_id)
+
+
+def list_body(
+    metadata: TableMetadata, snapshot: Snapshot, own: Sequence[ManifestFile], parent: Snapshot | None, below: bytes
+) -> bytes:
+    """Return the manifest list of an append: its own manifests, and those of its parent's list, `below`."""
+    if parent is None:
+        return encoded_list(metadata, snapshot, own)
+    with reading(parent.manifest_list):
+        body = on_top(encoded_list(metadata, snapshot, own), below) if keeps_all_manifests(parent) else None
+        if body is not None:
+            return body
+        manifests = tuple(read_manifest_list(BytesFile(parent.manifest_list, below)))
+    kept = [one for one in manifests if one.has_added_files() or one.has_existing_files()]
+    return encoded_list(metadata, snapshot, [*own, *kept])
+
+
+def encoded_list(metadata: TableMetadata, snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bytes:
+    """Return a manifest list with these manifests."""
+    file = BytesFile(snapshot.manifest_list)
+    _write_list(file, metadata, snapshot, manifests)
+    return file.body
+
+
+def write_body(io: FileIO, location: str, body: bytes) -> None:
+    """Write a file whose name is unique."""
+    with io.new_output(location).create(overwrite=True) as stream:
+        stream.write(body)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile, discard_deleted: bool = True) -> list[ManifestEntry]:
@@ -94,10 +138,9 @@ def _open_numbers(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry
 
 
 def changed_files(
-    io: FileIO, manifests: Sequence[ManifestFile], snapshot: Snapshot, metadata: TableMetadata
+    io: FileIO, own: Sequence[ManifestFile], snapshot: Snapshot, metadata: TableMetadata
 ) -> FilesOfSnapshot:
     """Return what a snapshot changes, read from the manifests it brought."""
-    own = own_manifests(manifests, snapshot.snapshot_id)
     count = sum((one.added_files_count or 0) + (one.deleted_files_count or 0) for one in own)
     if count > ENTRIES_MAX or metadata.format_version > 2:  # rows do not hold what format 3 adds
         return NO_FILES
@@ -160,9 +203,15 @@ def write_list(
     manifests: Sequence[ManifestFile],
 ) -> None:
     """Write a snapshot's manifest list; manifests without a sequence number get the snapshot's."""
+    _write_list(io.new_output(snapshot.manifest_list), metadata, snapshot, manifests)
+
+
+def _write_list(
+    file: OutputFile, metadata: TableMetadata, snapshot: Snapshot, manifests: Sequence[ManifestFile]
+) -> None:
     with write_manifest_list(
         metadata.format_version,
-        io.new_output(snapshot.manifest_list),
+        file,
         snapshot.snapshot_id,
         snapshot.parent_snapshot_id,
         snapshot.sequence_number,

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from pydantic import BaseModel
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import Compressor, FromInputFile
 from pyiceberg.table.locations import load_location_provider
@@ -13,8 +12,9 @@ from pyiceberg.utils.config import Config
 
 from endive.catalog.file_io import open_file_io
 from endive.catalog.iceberg import metadata_file_version
+from endive.catalog.model.metadata_json import metadata_json
 from endive.catalog.settings import BACKGROUND, BEFORE, METADATA_JSON
-from endive.errors import ConfigurationError
+from endive.errors import AtCheckpointError, ConfigurationError
 
 IO_MAX = 64
 """FileIO objects that are kept from commit to commit, by scheme and properties: they hold connections."""
@@ -27,6 +27,8 @@ class MetadataFiles:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = dict(properties)
+        self.read_only_at = ""
+        """The checkpoint that the catalog is open at; nothing is written then."""
         self._shared_io = lru_cache(maxsize=IO_MAX)(_new_io)
 
     def io(self, location: str, properties: Mapping[str, str] | None = None) -> FileIO:
@@ -53,8 +55,10 @@ class MetadataFiles:
 
     def write(self, metadata: TableMetadata, location: str) -> None:
         """Write a metadata file. Its location is unique, so it is not checked whether a file exists there."""
+        if self.read_only_at:
+            raise AtCheckpointError(self.read_only_at)
         # Past PyIceberg's own method, which refuses tables of format 3.
-        body = BaseModel.model_dump_json(metadata, exclude_none=not _says_no_snapshot(), by_alias=True).encode()
+        body = metadata_json(metadata, exclude_none=not _says_no_snapshot())
         compress = Compressor.get_compressor(location).bytes_compressor()
         with self.io(location, metadata.properties).new_output(location).create(overwrite=True) as stream:
             stream.write(compress(body))

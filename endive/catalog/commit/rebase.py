@@ -25,31 +25,39 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, Table
 
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import branch_of, last_sequence_number
-from endive.catalog.commit.manifests import assigned, metadata_path, own_manifests, read_list, write_added, write_list
+from endive.catalog.commit.manifests import (
+    assigned,
+    list_body,
+    metadata_path,
+    own_list,
+    read_bytes,
+    write_added,
+    write_body,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class NewList:
     """A manifest list that is to be written."""
 
-    snapshot: Snapshot
-    manifests: tuple[ManifestFile, ...]
-    """As they are in the list, with sequence numbers."""
+    location: str
+    body: bytes
 
 
 class KnownLists:
-    """Manifests of lists that were read, or that are to be written, by the list's location; the newest few."""
+    """The newest manifest list of a table, so that it need not be read."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[ManifestFile, ...]] = {}
+        self._known: NewList | None = None
 
-    def of(self, io: FileIO, manifest_list: str) -> tuple[ManifestFile, ...]:
-        """Return the manifests of a list."""
-        return self._known[manifest_list] if manifest_list in self._known else read_list(io, manifest_list)
+    def body(self, io: FileIO, location: str) -> bytes:
+        """Return a list."""
+        known = self._known
+        return known.body if known is not None and known.location == location else read_bytes(io, location)
 
-    def add(self, manifest_list: str, manifests: tuple[ManifestFile, ...]) -> None:
+    def add(self, written: NewList) -> None:
         """Take note of a list that is to be written; only the newest is kept."""
-        self._known = {manifest_list: manifests}
+        self._known = written
 
 
 def rebase(
@@ -69,16 +77,15 @@ def rebase(
     """
     branch = branch_of(change)
     head = metadata.snapshot_by_name(branch)
-    manifests = known.of(io, head.manifest_list) if head is not None else ()
+    below = known.body(io, head.manifest_list) if head is not None else b""
     moved: dict[int, Snapshot] = {}
     lists: list[NewList] = []
     snapshots = change.added_snapshots
     last = last_sequence_number(metadata)
     for number, old in enumerate(snapshots, start=1):
         sequence_number = last + number if last is not None else 0
-        own = own_manifests(read_list(io, old.manifest_list), old.snapshot_id)
         fresh: list[ManifestFile] = []
-        for one in own:
+        for one in own_list(io, old):
             if len(snapshots) == 1 and not one.existing_files_count and one.has_added_files():
                 fresh.append(assigned(one, sequence_number))
             elif one.has_added_files():
@@ -87,20 +94,19 @@ def rebase(
                 fresh.append(assigned(added, sequence_number))
         name = f"snap-{old.snapshot_id}-{attempt}-{commit_uuid}.avro"
         new = _moved(old, head, metadata_path(metadata, name), sequence_number, now_ms)
-        kept = (one for one in manifests if one.has_added_files() or one.has_existing_files())
-        manifests = (*fresh, *kept)
-        written.append(new.manifest_list)
-        lists.append(NewList(new, manifests))
-        known.add(new.manifest_list, manifests)
+        below = list_body(metadata, new, fresh, head, below)
+        lists.append(NewList(new.manifest_list, below))
+        known.add(lists[-1])
         moved[old.snapshot_id], head = new, new
     clear_manifest_cache()
+    written += [one.location for one in lists]
     return _on_top(change, moved, metadata, branch), lists
 
 
-def write_lists(io: FileIO, metadata: TableMetadata, lists: Sequence[NewList]) -> None:
+def write_lists(io: FileIO, lists: Sequence[NewList]) -> None:
     """Write manifest lists."""
     for one in lists:
-        write_list(io, metadata, one.snapshot, one.manifests)
+        write_body(io, one.location, one.body)
 
 
 def _moved(old: Snapshot, parent: Snapshot | None, manifest_list: str, sequence_number: int, now_ms: int) -> Snapshot:

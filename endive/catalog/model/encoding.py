@@ -1,4 +1,4 @@
-"""Caches of decoded rows and encoded schemas, and errors that say which kind of row is damaged."""
+"""Caches of decoded rows and of encoded parts of metadata, and errors that say which kind of row is damaged."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 from endive.errors import CorruptObjectError
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class DecodeCache(Generic[T]):
@@ -48,27 +49,39 @@ class DecodeCache(Generic[T]):
         return record
 
 
-class SchemaJson:
-    """JSON values of schemas by identity, the newest ones: most commits leave a table's schemas as they are.
+class ByIdentity(Generic[T, V]):
+    """Values that are computed from objects which never change, by the object's identity; the newest ones.
 
-    A schema never changes, and is referenced here, so that no other one can have its id. Safe to use from many threads.
+    An object is referenced here, so that no other one can have its id. Safe to use from many threads.
     """
 
-    def __init__(self, count_max: int) -> None:
+    def __init__(self, count_max: int, compute: Callable[[T], V]) -> None:
         self._count_max = count_max
-        self._held: dict[int, tuple[Schema, dict[str, Any]]] = {}
+        self._compute = compute
+        self._held: dict[int, tuple[T, V]] = {}
         self._lock = Lock()
 
-    def __call__(self, schema: Schema) -> dict[str, Any]:
-        """Return the JSON value of a schema. It is shared: do not change it."""
-        held = self._held.get(id(schema))
+    def __call__(self, part: T) -> V:
+        """Return the value of an object. It is shared: do not change it."""
+        held = self._held.get(id(part))
         if held is None:
-            held = schema, schema.model_dump(mode="json")
+            held = part, self._compute(part)
             with self._lock:
-                self._held[id(schema)] = held
+                self._held[id(part)] = held
                 if len(self._held) > self._count_max:
                     del self._held[next(iter(self._held))]
         return held[1]
+
+
+class SchemaJson(ByIdentity[Schema, dict[str, Any]]):
+    """JSON values of schemas: most commits leave a table's schemas as they are."""
+
+    def __init__(self, count_max: int) -> None:
+        super().__init__(count_max, lambda schema: schema.model_dump(mode="json"))
+
+
+class JsonBytes(ByIdentity[T, bytes]):
+    """JSON of parts of a table's metadata."""
 
 
 def decodes(kind: str) -> Callable[[Callable[[bytes], T]], Callable[[bytes], T]]:

@@ -186,6 +186,7 @@ class BackgroundMaintenance:
     def _compact(self, everything: bool, is_forced: bool) -> None:
         claim = self._claimed(is_forced)
         if claim is None:
+            self._store.refresh()  # another process compacts, or has just done so
             return
         try:
             for _ in compactions(self._driver, claim.epoch, everything):

@@ -3,8 +3,9 @@
 import math
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from threading import Event
@@ -117,18 +118,20 @@ def capacity(
     tolerance: float = 0.01,
     overrides: Overrides = (),
     watcher: Watcher | None = None,
+    spread: "Spread | None" = None,
 ) -> CapacityResults:
     """Find the highest offered load that meets a target, with its 95 % confidence interval.
 
     The search starts at the configuration's own load and scales its distribution of arrivals. `vary` searches each
-    value of a key: `{"storage.provider": ["s3", "s3x"]}`. All cores are used. An interruption keeps complete answers.
+    value of a key: `{"storage.provider": ["s3", "s3x"]}`. All cores are used, or those of a cluster with
+    `spread=endive.pipeline.searching.on_spark(spark)`. An interruption keeps complete answers.
 
         endive.capacity("configs/capacity.toml", 0.95, vary={"catalog.num_tables": [1, 10]})
     """
     cases, watcher = cases_of(config, overrides, vary), watcher or Watcher()
     for settings in cases.values():
         watcher.loaded(settings)
-    return search(cases, seeds_of(seeds, 0), Target(success, p99_ms), tolerance, watcher)
+    return search(cases, seeds_of(seeds, 0), Target(success, p99_ms), tolerance, watcher, spread or on_threads)
 
 
 def cases_of(config: Source, overrides: Overrides = (), vary: Vary = ()) -> Cases:
@@ -181,28 +184,64 @@ def parse_vary(text: str) -> tuple[str, list[str]]:
     return key, parts
 
 
-def search(cases: Cases, seeds: Sequence[int], target: Target, tolerance: float, watcher: Watcher) -> CapacityResults:
-    """Search every case and seed on all cores. Ctrl-C ends the search and keeps the complete answers."""
-    found: dict[tuple[str, int], SeedCapacity] = {}
+@dataclass(frozen=True)
+class SearchTask:
+    """The search of one seed of a case; it may run in another process."""
+
+    case: str
+    settings: Settings
+    seed: int
+    target: Target
+    tolerance: float
+    near: SeedCapacity | None = None
+    """The answer of the case's first seed, near which this search begins."""
+
+    def run(self, stopped: Callable[[], bool] = lambda: False) -> SeedCapacity:
+        """Search; `stopped` ends a running search."""
+        return seed_capacity(self.settings, self.seed, self.target, self.tolerance, self.near, stopped)
+
+
+Spread = Callable[[Sequence[SearchTask]], Iterator[tuple[SearchTask, SeedCapacity]]]
+"""Runs searches that do not depend on each other, in any order, and yields each with its answer."""
+
+
+def on_threads(tasks: Sequence[SearchTask]) -> Iterator[tuple[SearchTask, SeedCapacity]]:
+    """Run searches on all cores of this machine: the kernel runs without Python's lock."""
     stop = Event()
-    first, rest = [(name, seeds[0]) for name in cases], [(name, seed) for name in cases for seed in seeds[1:]]
-    with watcher.running("searching", len(cases) * len(seeds)) as progress, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
-            for jobs in (first, rest):  # the kernel runs without Python's lock
-                running = {
-                    pool.submit(
-                        seed_capacity, cases[name], seed, target, tolerance, found.get((name, seeds[0])), stop.is_set
-                    ): (name, seed)
-                    for name, seed in jobs
-                }
-                for future in as_completed(running):
-                    found[running[future]] = future.result()
-                    progress(len(found))
-        except BaseException as error:
+            running = {pool.submit(task.run, stop.is_set): task for task in tasks}
+            for future in as_completed(running):
+                yield running[future], future.result()
+        except BaseException:
             stop.set()
             pool.shutdown(cancel_futures=True)
-            if not isinstance(error, KeyboardInterrupt):
-                raise
+            raise
+
+
+def search(
+    cases: Cases,
+    seeds: Sequence[int],
+    target: Target,
+    tolerance: float,
+    watcher: Watcher,
+    spread: Spread = on_threads,
+) -> CapacityResults:
+    """Search every case and seed in two rounds: the first seeds, then the others, which start at the first's answer.
+
+    Ctrl-C ends the search and keeps the complete answers.
+    """
+    found: dict[tuple[str, int], SeedCapacity] = {}
+    with watcher.running("searching", len(cases) * len(seeds)) as progress, suppress(KeyboardInterrupt):
+        for chosen in (seeds[:1], seeds[1:]):
+            tasks = [
+                SearchTask(name, settings, seed, target, tolerance, found.get((name, seeds[0])))
+                for name, settings in cases.items()
+                for seed in chosen
+            ]
+            for task, answer in spread(tasks) if tasks else ():
+                found[task.case, task.seed] = answer
+                progress(len(found))
     answers = {
         name: Capacity(tuple(found[name, seed] for seed in seeds), target)
         for name in cases

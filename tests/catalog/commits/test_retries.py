@@ -183,7 +183,7 @@ def test_an_append_with_a_real_conflict_fails_at_once(
     with table.update_schema() as update:
         update.add_column("m", LongType())
 
-    monkeypatch.setattr(rebase, "write_list", None)  # nothing is written that would be deleted again
+    monkeypatch.setattr(rebase, "write_body", None)  # nothing is written that would be deleted again
 
     with pytest.raises(CommitConflictError, match="current schema id has changed"):
         catalog.kv.commit(NAME, late._requirements, late._updates)

@@ -1,0 +1,54 @@
+"""A sweep that lives in tables alone: tasks write data files, and the Spark driver commits them by batch.
+
+A task's files are named by the write, the bin and the attempt, so attempts do not share files; the driver takes the
+files of one attempt at each bin. A commit adds all bins that have finished since the last one: first their
+transactions, then the rows of their runs, so a reader who sees a run also sees its transactions. Runs whose bin was
+not committed count as not done; their files are in no snapshot, and `endive catalog orphans` finds them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from endive.pipeline.plan import Run
+from endive.sim.results.columns import SCHEMA as TRANSACTION_SCHEMA
+from endive.spark.source.committing import Written
+from endive.spark.source.writing import WriteJob, write_rows
+
+TEXT = pa.string()
+OF_SWEEP = pa.field("sweep", TEXT, nullable=False)
+OF_RUN = (pa.field("experiment", TEXT, nullable=False), pa.field("seed", pa.int64(), nullable=False))
+
+Files = Mapping[str, Written]
+"""By table: the files of one bin."""
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """Where the tasks of a sweep write its rows: part of the job that is broadcast to them."""
+
+    sweep: str
+    jobs: Mapping[str, WriteJob]
+    """By table: `runs`, and `transactions` if they are kept."""
+
+    def write(self, number: int, attempt: int, tables: Mapping[str, Sequence[pa.Table]]) -> Files:
+        """Write the rows of a bin, table by table; return the files."""
+        return {name: self._written(self.jobs[name], number, attempt, rows) for name, rows in tables.items() if rows}
+
+    def _written(self, job: WriteJob, number: int, attempt: int, tables: Sequence[pa.Table]) -> Written:
+        batches = (batch for rows in tables for batch in of_sweep(rows, self.sweep).to_batches())
+        files = write_rows(job, batches, f"{number:05}-{attempt}")
+        return Written(number, files, str(job.metadata.table_uuid), job.metadata.default_spec_id, job.write_id)
+
+
+def of_sweep(rows: pa.Table, sweep: str) -> pa.Table:
+    """Return rows with the name of their sweep."""
+    return rows.add_column(0, OF_SWEEP, pa.array([sweep] * len(rows), TEXT))
+
+
+def of_run(transactions: pa.Table, run: Run) -> pa.Table:
+    """Return transactions with the run that they belong to."""
+    added = zip(OF_RUN, run, strict=True)
+    columns = [pa.repeat(pa.scalar(value, one.type), len(transactions)) for one, value in added]
+    return pa.table([*columns, *transactions.columns], schema=pa.schema([*OF_RUN, *TRANSACTION_SCHEMA]))
