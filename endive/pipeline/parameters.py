@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from endive.pipeline.sweep_file import Experiment
 from endive.sim.config.configuration import Settings
-from endive.sim.cost import OPERATION_TYPES
+from endive.sim.operations import OPERATION_TYPES
 
 ALWAYS = ("storage.provider", "storage.profiles", "transaction.cost_model", "catalog.num_tables")
 """Columns that every experiment has, varied or not."""

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from endive.sim.cost import OPERATION_TYPES
+from endive.sim.operations import SPECIFIED_TYPES
 from endive.sim.results.columns import REASONS, REQUESTS, TIME_PURPOSES
 from endive.sim.results.summary import QUANTILES, LatencyMetrics, Summary
 
-OPERATIONS = ("all", *OPERATION_TYPES)
+OPERATIONS = ("all", *SPECIFIED_TYPES)
 """Operation types, and all of them together."""
 RATES = (
     "offered_per_s",

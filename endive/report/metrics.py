@@ -6,11 +6,11 @@ files that a sweep writes.
 
 from dataclasses import dataclass
 
-from endive.sim.cost import OPERATION_TYPES
+from endive.sim.operations import SPECIFIED_TYPES
 from endive.sim.results import summary
 from endive.sim.results.columns import TIME_PURPOSES
 
-OPERATIONS = ("all", *OPERATION_TYPES)
+OPERATIONS = ("all", *SPECIFIED_TYPES)
 """Operation types, and all of them together."""
 
 _QUANTILES = tuple(name.removesuffix("_ms") for name in summary.QUANTILES)

@@ -68,6 +68,8 @@ class CommitOptions:
     manifest_list_append: ManifestListAppend = ManifestListAppend()
     table_manifests: int = 1
     """Manifests that a table has, for the cost models that count them."""
+    merge_min_manifests: int = 0
+    """Manifests of a table from which on Iceberg's operations merge them. 0: never."""
     manifest_list_bytes: int = 10 * 1024
     manifest_list_growth_bytes: int = 0
     """How much each commit to a table adds to its manifest list."""

@@ -16,8 +16,22 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Literal
 
-OperationType = Literal["fast_append", "merge_append", "validated_overwrite"]
-OPERATION_TYPES: tuple[OperationType, ...] = ("fast_append", "merge_append", "validated_overwrite")
+from endive.sim.operations import OPERATION_TYPES, OperationType
+
+__all__ = [
+    "COST_MODELS",
+    "ICEBERG",
+    "NOTHING",
+    "OPERATION_TYPES",
+    "PYICEBERG",
+    "REQUEST_KINDS",
+    "SPEC",
+    "Behind",
+    "ConflictCost",
+    "CostModel",
+    "OperationCost",
+    "OperationType",
+]
 
 Behind = Literal["catalog", "table", "partition"]
 
@@ -126,18 +140,30 @@ _CONVOY = ConflictCost(historical_ml_reads=1)
 _MERGE = ConflictCost(manifest_file_reads=1, manifest_file_writes=1)
 
 
-def _conflict_rows(row: OperationCost) -> dict[OperationType, OperationCost]:
-    """Add the conflict cost of each type of operation to a common row."""
+def _conflict_rows(
+    row: OperationCost, validated: ConflictCost, filtered: ConflictCost, deletes: ConflictCost
+) -> dict[OperationType, OperationCost]:
+    """Add the cost of each type of operation to a common row.
+
+    `validated` is the cost of each snapshot that Iceberg's operations validate; `filtered` that of rewriting the
+    manifest that lists the replaced files, `deletes` that of a manifest of delete files, both in the first attempt.
+    """
+    replaces = replace(row, first=row.first + filtered, per_snapshot=validated)
     return {
         "fast_append": row,
         "merge_append": replace(row, per_concurrent_manifest=_MERGE),
         "validated_overwrite": replace(row, per_snapshot=_CONVOY),
+        "append": row,
+        "overwrite": replaces,
+        "row_delta": replace(row, first=row.first + deletes, per_snapshot=validated),
+        "replace_partitions": replaces,
+        "rewrite": replaces,
     }
 
 
 SPEC = CostModel(
     "spec",
-    operations=_conflict_rows(OperationCost(first=_ATTEMPT, retry=_ATTEMPT + _REFRESH)),
+    operations=_conflict_rows(OperationCost(first=_ATTEMPT, retry=_ATTEMPT + _REFRESH), _CONVOY, NOTHING, NOTHING),
     publish=_WRITE_METADATA,
     resolves_last=True,
     metadata_inlined=True,
@@ -152,7 +178,10 @@ _ICEBERG_RETRY = ConflictCost(metadata_reads=1, manifest_list_reads=1, manifest_
 ICEBERG = CostModel(
     "iceberg",
     operations=_conflict_rows(
-        OperationCost(first=_ICEBERG_RETRY + ConflictCost(manifest_file_writes=1), retry=_ICEBERG_RETRY)
+        OperationCost(first=_ICEBERG_RETRY + ConflictCost(manifest_file_writes=1), retry=_ICEBERG_RETRY),
+        validated=_CONVOY + ConflictCost(manifest_file_reads=1),
+        filtered=_MERGE,
+        deletes=ConflictCost(manifest_file_writes=1),
     ),
     publish=_WRITE_METADATA,
     behind="table",
@@ -167,20 +196,28 @@ _MERGED = _LIST + _MANIFEST + ConflictCost(manifest_file_reads=1)
 _DELETED = _LIST + _LIST + _MANIFEST + ConflictCost(manifest_list_reads=1)
 _READ_MANIFEST = ConflictCost(manifest_file_reads=1)
 
+_FAST = OperationCost(_LIST, _LIST + _REFRESH, _BESIDE)
+_DELETES = OperationCost(
+    _DELETED,
+    _DELETED + _REFRESH,
+    _BESIDE,
+    per_manifest=_READ_MANIFEST,
+    per_snapshot=_CONVOY + _READ_MANIFEST.times(2),
+)
+
 PYICEBERG = CostModel(
     "pyiceberg",
     operations={
-        "fast_append": OperationCost(_LIST, _LIST + _REFRESH, _BESIDE),
+        "fast_append": _FAST,
         "merge_append": OperationCost(
             _MERGED, _MERGED + _REFRESH, _BESIDE, per_manifest=_READ_MANIFEST, per_snapshot=_READ_MANIFEST
         ),
-        "validated_overwrite": OperationCost(
-            _DELETED,
-            _DELETED + _REFRESH,
-            _BESIDE,
-            per_manifest=_READ_MANIFEST,
-            per_snapshot=_CONVOY + _READ_MANIFEST.times(2),
-        ),
+        "validated_overwrite": _DELETES,
+        "append": _FAST,
+        "overwrite": _DELETES,
+        "row_delta": _DELETES,
+        "replace_partitions": _DELETES,
+        "rewrite": _DELETES,
     },
     publish=ConflictCost(metadata_writes=1, heads=1),
     behind="table",

@@ -127,7 +127,7 @@ class Simulation:
     def _arrivals(self, one: WorkloadClass) -> Events[None]:
         for delay_ms, txn in one.workload.generate():
             yield _Delay(self._env, to_ticks(delay_ms), txn.txn_id)
-            self._env.process(self._transact(one, txn))
+            self._env.process(self._job(one, txn))
 
     def _writers(self, one: WorkloadClass) -> Events[None]:
         closed = one.workload.config.closed
@@ -143,11 +143,21 @@ class Simulation:
         # Simultaneous starts, too, happen in the order of the transactions' ids.
         yield _Delay(self._env, closed.start_ticks(number), workload.txn_id(number))
         while True:
-            txn = workload.transaction(number, to_ms(int(self._env.now)))
-            yield from self._transact(one, txn)
-            wait_ms = workload.next_ms(number, txn.submit_time_ms, to_ms(int(self._env.now)))
-            yield _Delay(self._env, to_ticks(wait_ms), txn.txn_id)
+            first = workload.transaction(number, to_ms(int(self._env.now)))
+            last = yield from self._job(one, first)
+            number = workload.number_of(last.txn_id)
+            wait_ms = workload.next_ms(number, first.submit_time_ms, to_ms(int(self._env.now)))
+            yield _Delay(self._env, to_ticks(wait_ms), last.txn_id)
             number += closed.writers
+
+    def _job(self, one: WorkloadClass, txn: Transaction) -> Events[Transaction]:
+        """Run a job's transactions one after the other, whether or not they commit. Return the last one."""
+        yield from self._transact(one, txn)
+        for _ in range(1, one.workload.config.parts):
+            yield _Delay(self._env, 0, txn.txn_id)
+            txn = one.workload.next_part(txn, to_ms(int(self._env.now)))
+            yield from self._transact(one, txn)
+        return txn
 
     def _transact(self, one: WorkloadClass, txn: Transaction) -> Events[None]:
         config = self._config

@@ -13,14 +13,15 @@ Every wait is accounted to one purpose; they add up to the total, which each res
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
 from endive.sim.catalog import Catalog, CatalogSnapshot, IntentionRecord, Partitions
 from endive.sim.commit_options import CommitOptions, Prices
-from endive.sim.cost import NOTHING, ConflictCost, OperationCost, OperationType
+from endive.sim.cost import NOTHING, ConflictCost, OperationCost
+from endive.sim.operations import OPERATIONS, SNAPSHOT_KINDS, Operation, OperationType, SnapshotKind
 from endive.sim.requests import Requests
 from endive.sim.storage import StorageProvider
 from endive.sim.streams import StreamFamily, TransactionStreams
@@ -35,6 +36,10 @@ DEFAULT_CLASS = "transaction"
 """Class of the transactions of a run that has only one."""
 NO_WRITER = -1
 """Writer of a transaction of open arrivals."""
+
+
+_OTHER = Operation("append", validates_all=True)
+"""An operation type of a user's own."""
 
 
 class TransactionStatus(Enum):
@@ -129,6 +134,11 @@ class Transaction(ABC):
         self._before_commit_ticks = 0
         self._gave_up = False
         """The last attempt could not append its manifest-list entries."""
+        self._operation = next((one for name, one in OPERATIONS.items() if name == self.operation_type), _OTHER)
+        self._merged: dict[int, int] = {}
+        """Table to the manifests that the last attempt has merged."""
+        self.job_start: CatalogSnapshot | None = None
+        """The snapshot that the job of this transaction began with; None: its own."""
 
     def execute(
         self,
@@ -147,7 +157,8 @@ class Transaction(ABC):
             self._prices = Prices.constant(self.get_per_attempt_cost(ml_append_mode))
         self._requests = Requests(storage, options, self.tables_written, self.partitions_written)
         self.status = TransactionStatus.EXECUTING
-        self._snapshot = self._start = yield from self._read_catalog()
+        self._snapshot = yield from self._read_catalog()
+        self._start = self.job_start or self._snapshot
         yield from self._load_metadata()
         self._before_commit_ticks = self.spent.total_ticks
         yield from self._work()
@@ -171,7 +182,7 @@ class Transaction(ABC):
         model, started_ticks = self._options.cost_model, self.spent.total_ticks
         must_prepare = True
         if model.refreshes_first:
-            yield from self._refresh()
+            yield from self._refresh(self._start)
         for attempt in range(self._max_retries + 1):
             if self.abort_reason or (attempt > 0 and self._timed_out(started_ticks)):
                 return False
@@ -211,6 +222,7 @@ class Transaction(ABC):
         if prices.beside[0] != NOTHING:
             both = self._requests.make_beside(*prices.beside, self._snapshot)
             yield from timed(both, self.spent, "per_attempt_io")
+        yield from self._merge_manifests()
         if self._ml_append:
             appends = self._requests.append_entries(self._snapshot)
             self._gave_up = not (yield from timed(appends, self.spent, "per_attempt_io"))
@@ -220,6 +232,17 @@ class Transaction(ABC):
             return False
         yield from self._pay_conflict_cost(prices.publish, "per_attempt_io")
         return True
+
+    def _merge_manifests(self) -> Latency[None]:
+        """Merge the manifests of each table that has enough of them: read all and the new one, write one."""
+        least, self._merged = self._options.merge_min_manifests, {}
+        if self._operation.merges and least:
+            counts = {table: self._snapshot.get_table(table).manifests for table in self.tables_written}
+            self._merged = {table: count for table, count in counts.items() if count + 1 >= least}
+        if self._merged:
+            reads = sum(self._merged.values()) + len(self._merged)
+            merge = ConflictCost(manifest_file_reads=reads, manifest_file_writes=len(self._merged))
+            yield from self._pay_conflict_cost(merge, "per_attempt_io")
 
     def _is_current(self) -> Latency[bool]:
         """Refresh before the swap. False: the table has changed, and the retry resolves it."""
@@ -240,22 +263,27 @@ class Transaction(ABC):
             self.partitions_written,
             self._options.entry_bytes,
             self.reads if self._options.serializable else {},
+            self._operation.snapshot,
+            self._merged,
         )
         commit = self._catalog.commit(self._snapshot.seq, writes, self.now_ms, intention)
         result = yield from timed(commit, self.spent, "catalog_commit")
         return result.success
 
-    def _refresh(self) -> Latency[bool]:
-        """Read the catalog and resolve intervening commits. Return whether the next attempt must prepare again."""
-        seen, self._snapshot = self._snapshot, (yield from self._read_catalog())
+    def _refresh(self, since: CatalogSnapshot | None = None) -> Latency[bool]:
+        """Read the catalog and resolve intervening commits: those after `since`, or after the last read.
+
+        Return whether the next attempt must prepare again.
+        """
+        seen, self._snapshot = since or self._snapshot, (yield from self._read_catalog())
         if not self.has_write_overlap(seen, self._snapshot):
             if seen.seq != self._snapshot.seq:
                 self.events["no_overlap"] += 1
             return False
-        base = self._start if self._options.cost_model.behind_since_start else seen
-        cost = self.get_conflict_cost(self.snapshots_behind(base, self._snapshot), self._ml_append)
+        cost = self.get_conflict_cost(self._snapshots_missed(seen), self._ml_append)
         yield from self._pay_conflict_cost(cost, "conflict_io")
-        if self.can_have_real_conflict() and self._detector.is_real_conflict(self, self._snapshot, seen):
+        can_conflict = self.can_have_real_conflict() and self._can_conflict(seen)
+        if can_conflict and self._detector.is_real_conflict(self, self._snapshot, seen):
             self.events["real_conflicts"] += 1
             yield from self._resolve_real_conflict()
             return True
@@ -322,7 +350,34 @@ class Transaction(ABC):
             for partition in self.partitions_written.get(old.table_id, _NONE)
         )
 
+    def _snapshots_missed(self, seen: CatalogSnapshot) -> int:
+        """Return how many snapshots a retry pays for.
+
+        Iceberg's operations validate those of some kinds since the job's start, each time anew.
+        """
+        if not self._operation.is_validated or self._operation.validates_all:
+            base = self._start if self._options.cost_model.behind_since_start else seen
+            return self.snapshots_behind(base, self._snapshot)
+        return self._snapshots_of(self._operation.reads(self._options.serializable), self._start)
+
+    def _can_conflict(self, seen: CatalogSnapshot) -> bool:
+        """Whether a commit of a kind that can conflict came after `seen`."""
+        if self._operation.validates_all:
+            return True
+        return self._snapshots_of(self._operation.conflicts(self._options.serializable), seen) > 0
+
+    def _snapshots_of(self, kinds: Collection[SnapshotKind], since: CatalogSnapshot) -> int:
+        """Return the number of snapshots of these kinds that the written tables have got since then."""
+        indexes = [SNAPSHOT_KINDS.index(kind) for kind in kinds]
+        pairs = [(since.get_table(table), self._snapshot.get_table(table)) for table in self.tables_written]
+        return sum(new.snapshots[index] - old.snapshots[index] for old, new in pairs for index in indexes)
+
     # Outcome.
+
+    @property
+    def start_snapshot(self) -> CatalogSnapshot:
+        """The snapshot that the job of this transaction began with."""
+        return self._start
 
     @abstractmethod
     def can_have_real_conflict(self) -> bool:
@@ -409,10 +464,55 @@ class ValidatedOverwriteTransaction(Transaction):
         return True
 
 
+class IcebergTransaction(Transaction):
+    """One of Iceberg's operations: `OPERATIONS` says what it validates."""
+
+    def can_have_real_conflict(self) -> bool:
+        return self._operation.is_validated
+
+    def should_abort_on_real_conflict(self) -> bool:
+        return True
+
+
+class AppendTransaction(IcebergTransaction):
+    """Adds files, and merges manifests once a table has enough of them."""
+
+    operation_type = "append"
+
+
+class OverwriteTransaction(IcebergTransaction):
+    """Replaces data files by others."""
+
+    operation_type = "overwrite"
+
+
+class RowDeltaTransaction(IcebergTransaction):
+    """Adds data files and delete files."""
+
+    operation_type = "row_delta"
+
+
+class ReplacePartitionsTransaction(IcebergTransaction):
+    """Replaces all files of the partitions that it writes."""
+
+    operation_type = "replace_partitions"
+
+
+class RewriteTransaction(IcebergTransaction):
+    """Compaction: replaces data files by fewer ones with the same rows."""
+
+    operation_type = "rewrite"
+
+
 TRANSACTION_TYPES: Mapping[OperationType, type[Transaction]] = {
     "fast_append": FastAppendTransaction,
     "merge_append": MergeAppendTransaction,
     "validated_overwrite": ValidatedOverwriteTransaction,
+    "append": AppendTransaction,
+    "overwrite": OverwriteTransaction,
+    "row_delta": RowDeltaTransaction,
+    "replace_partitions": ReplacePartitionsTransaction,
+    "rewrite": RewriteTransaction,
 }
 
 

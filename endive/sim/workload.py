@@ -20,8 +20,8 @@ from itertools import count
 from endive.rng import Stream, stream
 from endive.sim.catalog import Partitions
 from endive.sim.commit_options import CommitOptions
-from endive.sim.cost import OPERATION_TYPES, OperationType
 from endive.sim.latency import FixedLatency, LatencyDistribution
+from endive.sim.operations import OPERATION_TYPES, OperationType
 from endive.sim.rate import Rate
 from endive.sim.selectors import (
     PartitionSelector,
@@ -68,6 +68,8 @@ class WorkloadConfig:
     fast_append_weight: float = 0.7
     merge_append_weight: float = 0.2
     validated_overwrite_weight: float = 0.1
+    other_weights: Mapping[OperationType, float] = field(default_factory=dict)
+    """Of the operations that only Iceberg has."""
 
     tables_per_txn: int = 1
     table_selector: TableSelector | None = None
@@ -82,10 +84,23 @@ class WorkloadConfig:
     """None: uniform."""
 
     manifests_per_concurrent_commit: float = 1.5
+    parts: int = 1
+    """Commits that the work of a job is divided into. Each is a transaction; they follow one another."""
     closed: ClosedLoop | None = None
     """None: open arrivals."""
     rate: Rate | None = None
     """Open arrivals at a rate that varies. None: the rate is constant."""
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Weights of all operation types, in the order of `OPERATION_TYPES`."""
+        specified = (self.fast_append_weight, self.merge_append_weight, self.validated_overwrite_weight)
+        return (*specified, *(self.other_weights.get(kind, 0.0) for kind in OPERATION_TYPES[len(specified) :]))
+
+    @property
+    def stride(self) -> int:
+        """Difference between the numbers of two transactions of a writer, or of a job of open arrivals."""
+        return self.closed.writers if self.closed else 1
 
 
 class Workload:
@@ -117,12 +132,12 @@ class Workload:
     def generate(self) -> Iterator[tuple[float, Transaction]]:
         """Yield (delay since the arrival before, transaction), for ever."""
         submit_ticks = 0
-        for number in count():
-            delay_ticks = to_ticks(self.config.inter_arrival.sample(self._draw("arrival", number)))
+        for arrival in count():
+            delay_ticks = to_ticks(self.config.inter_arrival.sample(self._draw("arrival", arrival)))
             if self.config.rate:
                 delay_ticks = self.config.rate.after(submit_ticks, delay_ticks) - submit_ticks
             submit_ticks += delay_ticks
-            yield to_ms(delay_ticks), self.transaction(number, to_ms(submit_ticks))
+            yield to_ms(delay_ticks), self.transaction(arrival * self.config.parts, to_ms(submit_ticks))
 
     def next_ms(self, number: int, began_ms: float, now_ms: float) -> float:
         """Return how long a writer waits after its transaction `number`, which has just ended."""
@@ -145,15 +160,30 @@ class Workload:
         """Return the id, unique in the run, of the class's transaction `number`."""
         return number * self._classes + self._class_number
 
+    def number_of(self, txn_id: int) -> int:
+        """Return the number within its class of the transaction with that id."""
+        return txn_id // self._classes
+
+    def part_of(self, number: int) -> int:
+        """Return which part of its job a transaction is, from 0."""
+        return number // self.config.stride % self.config.parts
+
+    def next_part(self, before: Transaction, submit_time_ms: float) -> Transaction:
+        """Return the next part of a job. What it validates begins with the job, not with itself."""
+        txn = self.transaction(self.number_of(before.txn_id) + self.config.stride, submit_time_ms)
+        txn.job_start = before.start_snapshot
+        return txn
+
     def transaction(self, number: int, submit_time_ms: float, /) -> Transaction:
         """Return the class's transaction `number`, submitted at that time."""
         writer = number % self.config.closed.writers if self.config.closed else NO_WRITER
-        read, written = self._select_tables(number, writer)
-        partitions_read, partitions_written = self._select_partitions(number, read, written)
+        job = number - self.part_of(number) * self.config.stride  # all parts of a job write the same tables
+        read, written = self._select_tables(job, writer)
+        partitions_read, partitions_written = self._select_partitions(job, read, written)
         return TRANSACTION_TYPES[self._operation_type(number)](
             self.txn_id(number),
             submit_time_ms,
-            self.config.runtime.sample(self._draw("runtime", number)),
+            to_ms(to_ticks(self.config.runtime.sample(self._draw("runtime", number))) // self.config.parts),
             written,
             partitions_written,
             reads=partitions_read,
@@ -214,9 +244,8 @@ class WorkloadClass:
 
 def _cumulative_mix(config: WorkloadConfig) -> list[tuple[OperationType, float]]:
     """Normalise the weights of the operation types and add them up, leaving out those of weight 0."""
-    weights = (config.fast_append_weight, config.merge_append_weight, config.validated_overwrite_weight)
-    total, so_far, mix = sum(weights), 0.0, []
-    for kind, weight in zip(OPERATION_TYPES, weights, strict=True):
+    total, so_far, mix = sum(config.weights), 0.0, []
+    for kind, weight in zip(OPERATION_TYPES, config.weights, strict=True):
         if weight > 0:
             so_far += weight
             mix.append((kind, so_far / total))

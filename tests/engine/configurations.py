@@ -26,9 +26,14 @@ def configuration(number: int) -> str:
     return tomli_w.dumps(document)
 
 
+ALL_TYPES = (
+    "fast_append", "merge_append", "validated_overwrite", "append", "overwrite", "row_delta", "replace_partitions",
+    "rewrite",
+)  # fmt: skip
+
 OF_TABLES = (
     "manifest_list_mode", "manifest_list_entry_size", "manifest_list_seal_threshold", "manifest_list_entries",
-    "manifest_list_scope", "manifest_list_growth_bytes",
+    "manifest_list_scope", "manifest_list_growth_bytes", "table_manifests",
 )  # fmt: skip
 
 
@@ -36,7 +41,7 @@ def _class(draw: Draw, tables: int, partitions: int) -> dict[str, Any]:
     """Return a class of transactions that differs from the shared section in some keys."""
     own = _transaction(draw, tables, partitions)
     own |= _more(draw, tables, own)
-    kept = ("arrivals", "inter_arrival", "writers", "interval_ms")
+    kept = ("arrivals", "inter_arrival", "writers", "interval_ms", "operation_types", "partial_progress_commits")
     return {key: value for key, value in own.items() if key not in OF_TABLES and (key in kept or draw.random() < 0.5)}
 
 
@@ -44,6 +49,13 @@ def _more(draw: Draw, tables: int, transaction: dict[str, Any]) -> dict[str, Any
     """Return the tables of a class, and arrivals that vary or are triggered."""
     selection = dict(transaction["tables"])
     more: dict[str, Any] = {"tables": selection}
+    if draw.random() < 0.5:
+        more["operation_types"] = {kind: draw.choice([0.0, 0.3, 1.0]) for kind in ALL_TYPES}
+        more["operation_types"][draw.choice(ALL_TYPES)] = 1.0
+    if draw.random() < 0.5:
+        more["manifest_min_count_to_merge"] = draw.choice([0, 3, 10, 100])
+    if draw.random() < 0.2:
+        more |= {"operation_types": {"rewrite": 1.0}, "partial_progress_commits": draw.choice([2, 3, 7])}
     if draw.random() < 0.2:
         more |= {"arrivals": "triggered", "interval_ms": draw.choice([100.0, 1_000.0, 7_000.5])}
         if draw.random() < 0.7:

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from endive.sim.cost import OPERATION_TYPES
+from endive.sim.operations import SPECIFIED_TYPES
 from endive.sim.results.summary import student_95
 
 SCALE = "transaction.inter_arrival.scale"
@@ -35,7 +35,7 @@ SPEED = {"s3": 2.0, "s3x": 12.0, "azure": 1.4, "azurex": 2.6, "gcp": 0.8, "insta
 WORDS = {"experiment": pa.string(), "seed": pa.int64(), "status": pa.string(), "message": pa.string()}
 COUNTS = ("transactions", "unfinished", *(f"aborted_{why}" for why in ("max_retries_exceeded", "validation_exception",
           "retry_timeout")))  # fmt: skip
-KINDS = ("all", *OPERATION_TYPES)
+KINDS = ("all", *SPECIFIED_TYPES)
 QUANTILES = {"p50": 1.0, "p95": 3.1, "p99": 5.2, "p999": 9.0}
 PURPOSES = {"catalog_read": 0.1, "per_attempt_io": 0.5, "conflict_io": 0.2, "catalog_commit": 0.15, "backoff": 0.05}
 METRICS = (

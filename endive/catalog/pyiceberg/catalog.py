@@ -50,6 +50,7 @@ from endive.catalog.pyiceberg.table import EndiveTable, requirements_of
 from endive.catalog.settings import COMMIT_ID, CREATE, require_known
 from endive.errors import (
     AlreadyInCatalogError,
+    AtCheckpointError,
     CommitConflictError,
     ConfigurationError,
     NamespaceNotEmptyError,
@@ -78,6 +79,8 @@ def _as_pyiceberg(missing: Callable[[NotInCatalogError], str] = str) -> Iterator
         raise CommitFailedException(str(error)) from error
     except OutcomeUnknownError as error:
         raise CommitStateUnknownException(str(error)) from error
+    except AtCheckpointError as error:
+        raise ValueError(str(error)) from error
     except ConfigurationError as error:
         raise ValueError(str(error)) from error
 

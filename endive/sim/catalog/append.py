@@ -62,8 +62,9 @@ class AppendCatalog(StoredCatalog):
         granularity: str = "table",
         limits: LogLimits | None = None,
         entry_read_ms: float = 0.0,
+        manifests: int = 1,
     ) -> None:
-        super().__init__(storage, CatalogState(num_tables, partitions_per_table, granularity))
+        super().__init__(storage, CatalogState(num_tables, partitions_per_table, granularity, manifests=manifests))
         self._log = _Log()
         self._limits = limits or LogLimits()
         self._entry_read_ms = entry_read_ms
@@ -131,7 +132,7 @@ class AppendCatalog(StoredCatalog):
             return True
         if self._state.conflicts(proposal):
             return False
-        self._state.apply(proposal.tables_written, proposal.partitions_written)
+        self._state.apply(proposal)
         if proposal.txn_id >= 0:
             self._log.applied.add(proposal.txn_id)
         return True

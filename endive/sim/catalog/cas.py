@@ -83,8 +83,10 @@ class CASCatalog(StoredCatalog):
         partitions_per_table: Sequence[int],
         granularity: str = "catalog",
         table_groups: int = 1,
+        manifests: int = 1,
     ) -> None:
-        super().__init__(storage, CatalogState(num_tables, partitions_per_table, granularity, table_groups))
+        state = CatalogState(num_tables, partitions_per_table, granularity, table_groups, manifests)
+        super().__init__(storage, state)
 
     def read(self, timestamp_ms: float = 0.0) -> Latency[CatalogSnapshot]:
         result = yield from self._storage.read(self.KEY, 0)
@@ -106,7 +108,7 @@ class CASCatalog(StoredCatalog):
     def _swap(self, proposal: IntentionRecord) -> bool:
         if self._state.conflicts(proposal):
             return False
-        self._state.apply(proposal.tables_written, proposal.partitions_written)
+        self._state.apply(proposal)
         return True
 
 
@@ -120,7 +122,8 @@ class InstantCatalog(CASCatalog):
         latency_ms: float = 1.0,
         granularity: str = "catalog",
         table_groups: int = 1,
+        manifests: int = 1,
     ) -> None:
         fixed = FixedLatency(latency_ms)
         storage = ProfiledProvider(Profile("instant-catalog", {"read": fixed, "cas": fixed}), Stream(0))
-        super().__init__(storage, num_tables, partitions_per_table, granularity, table_groups)
+        super().__init__(storage, num_tables, partitions_per_table, granularity, table_groups, manifests)

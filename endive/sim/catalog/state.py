@@ -6,10 +6,12 @@ exactly if one of its units was touched later than that.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from endive.errors import InvariantError
 from endive.sim.catalog.types import CatalogSnapshot, IntentionRecord, Partitions, TableMetadata
+from endive.sim.operations import SNAPSHOT_KINDS
 
 _NONE: frozenset[int] = frozenset()
 
@@ -23,10 +25,11 @@ class CatalogState:
         partitions_per_table: Sequence[int],
         granularity: str = "catalog",
         table_groups: int = 1,
+        manifests: int = 1,
     ) -> None:
         self.seq = 0
         self.tables = tuple(
-            TableMetadata(table, 0, count, (0,) * count)
+            TableMetadata(table, 0, count, (0,) * count, manifests=manifests)
             for table, count in zip(range(num_tables), partitions_per_table, strict=True)
         )
         self.counters: Counter[str] = Counter()
@@ -62,12 +65,13 @@ class CatalogState:
             return self._table_seq[table]
         return max((self._partition_seq[table][p] for p in partitions), default=0)
 
-    def apply(self, writes: Mapping[int, int], partitions: Partitions | None) -> None:
+    def apply(self, proposal: IntentionRecord) -> None:
         """Install a commit: `seq` and every written table advance by exactly one."""
         self.seq += 1
         tables = list(self.tables)
-        for table, new_version in writes.items():
-            tables[table] = self._advanced(tables[table], new_version, partitions)
+        for table, new_version in proposal.tables_written.items():
+            advanced = self._advanced(tables[table], new_version, proposal.partitions_written)
+            tables[table] = _with_snapshot(advanced, proposal)
             self._group_seq[table * self._groups // len(tables)] = self.seq
             self._table_seq[table] = self.seq
         self.tables = tuple(tables)
@@ -84,4 +88,12 @@ class CatalogState:
         for partition in touched:
             versions[partition] += 1
             self._partition_seq[table.table_id][partition] = self.seq
-        return TableMetadata(table.table_id, version, table.num_partitions, tuple(versions))
+        return replace(table, version=version, partition_versions=tuple(versions))
+
+
+def _with_snapshot(table: TableMetadata, proposal: IntentionRecord) -> TableMetadata:
+    """Return the table with one more snapshot of the proposal's kind, and its manifest instead of those it merged."""
+    kind = SNAPSHOT_KINDS.index(proposal.snapshot)
+    snapshots = tuple(count + (index == kind) for index, count in enumerate(table.snapshots))
+    merged = proposal.manifests_merged.get(table.table_id, 0)
+    return replace(table, snapshots=snapshots, manifests=table.manifests + 1 - merged)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from endive.sim.operations import SNAPSHOT_KINDS, SnapshotKind
+
 Partitions = Mapping[int, frozenset[int]]
 """Table to the partitions concerned. Where `| None` is allowed, None means *not tracked*: any change overlaps."""
 
@@ -15,6 +17,10 @@ class TableMetadata:
     version: int
     num_partitions: int
     partition_versions: tuple[int, ...]
+    snapshots: tuple[int, ...] = (0,) * len(SNAPSHOT_KINDS)
+    """Commits so far by the kind of their snapshot, in the order of `SNAPSHOT_KINDS`."""
+    manifests: int = 1
+    """Manifests of the current snapshot."""
 
     def with_version(self, new_version: int) -> "TableMetadata":
         """Return the table at another version."""
@@ -64,3 +70,7 @@ class IntentionRecord:
     size_bytes: int = 100
     reads: Mapping[int, frozenset[int] | None] = field(default_factory=dict)
     """Serializable isolation: tables (and partitions, where tracked) that must not have changed either."""
+    snapshot: SnapshotKind = "append"
+    """Kind of the snapshot that the commit makes."""
+    manifests_merged: Mapping[int, int] = field(default_factory=dict)
+    """Table to the manifests that the commit has merged into its own."""

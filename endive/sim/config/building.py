@@ -8,6 +8,7 @@ from endive.sim.config.schema import Configuration, RateSection, Selection, Tabl
 from endive.sim.conflict_detector import PartitionOverlapConflictDetector, ProbabilisticConflictDetector
 from endive.sim.cost import COST_MODELS
 from endive.sim.latency import FixedLatency
+from endive.sim.operations import OPERATION_TYPES, SPECIFIED_TYPES
 from endive.sim.rate import Rate
 from endive.sim.selectors import (
     PARTITION_SELECTORS,
@@ -55,6 +56,7 @@ def _workload(config: Configuration) -> WorkloadConfig:
         fast_append_weight=mix.fast_append,
         merge_append_weight=mix.merge_append,
         validated_overwrite_weight=mix.validated_overwrite,
+        other_weights={kind: getattr(mix, kind) for kind in OPERATION_TYPES if kind not in SPECIFIED_TYPES},
         tables_per_txn=transaction.tables.per_txn or 1,
         table_selector=selector,
         tables=None if transaction.tables.only is None else tuple(tables),
@@ -62,6 +64,7 @@ def _workload(config: Configuration) -> WorkloadConfig:
         partitions_per_txn=transaction.partitions.per_txn,
         partition_selector=PARTITION_SELECTORS[transaction.partitions.selector](**_shape(transaction.partitions)),
         manifests_per_concurrent_commit=transaction.manifests_per_concurrent_commit,
+        parts=transaction.partial_progress_commits,
         closed=closed,
         rate=_rate(transaction.rate) if closed is None else None,
     )
@@ -131,6 +134,7 @@ def _options(config: Configuration) -> CommitOptions:
             transaction.manifest_list_scope == "partition",
         ),
         table_manifests=transaction.table_manifests,
+        merge_min_manifests=transaction.manifest_min_count_to_merge,
         manifest_list_bytes=transaction.manifest_list_bytes,
         manifest_list_growth_bytes=transaction.manifest_list_growth_bytes,
         manifest_file_bytes=transaction.manifest_file_bytes,

@@ -8,8 +8,9 @@ from functools import cached_property
 
 from endive.sim.config.defaults import partition_counts
 from endive.sim.config.schema import CatalogSection, Configuration, Selection, TransactionSection
-from endive.sim.cost import COST_MODELS, OPERATION_TYPES, OperationCost
+from endive.sim.cost import COST_MODELS, OperationCost
 from endive.sim.latency import SizeBasedLatency
+from endive.sim.operations import OPERATION_TYPES, OPERATIONS
 from endive.sim.requests import OBJECTS
 from endive.sim.storage import Profile
 
@@ -72,7 +73,8 @@ class Choices:
             kinds -= {"metadata_reads", "metadata_writes"}
         if self.transaction.manifest_list_mode == "append":
             kinds -= {"manifest_list_writes"}
-        return kinds | ({"manifest_file_reads", "manifest_file_writes"} if self.merges else set())
+        merging = self.merges or self.merges_manifests
+        return kinds | ({"manifest_file_reads", "manifest_file_writes"} if merging else set())
 
     @property
     def latencies_used(self) -> set[str]:
@@ -104,7 +106,25 @@ class Choices:
         """Whether a real conflict can happen."""
         by_chance = self.transaction.conflict_detector == "probabilistic"
         certain = not by_chance or self.transaction.real_conflict_probability > 0
-        return certain and self.weight("validated_overwrite")
+        return certain and self.validates
+
+    @property
+    def validates(self) -> bool:
+        """Whether an operation type occurs that can have a real conflict."""
+        serializable = self.transaction.isolation == "serializable"
+        used = [OPERATIONS[kind] for kind in OPERATION_TYPES if self.weight(kind)]
+        return any(operation.validates_all or operation.conflicts(serializable) for operation in used)
+
+    @property
+    def validates_more(self) -> bool:
+        """Whether an operation validates more snapshots if isolation is serializable."""
+        return self.weight(*(kind for kind, operation in OPERATIONS.items() if operation.validates_serializable))
+
+    @property
+    def merges_manifests(self) -> bool:
+        """Whether an operation merges manifests once a table has enough of them."""
+        merging = [kind for kind in OPERATION_TYPES if OPERATIONS[kind].merges]
+        return self.transaction.manifest_min_count_to_merge > 0 and self.weight(*merging)
 
     @property
     def merges(self) -> bool:

@@ -23,6 +23,7 @@ OF_TABLES = frozenset(
         "manifest_list_bytes",
         "manifest_list_growth_bytes",
         "table_metadata_bytes",
+        "table_manifests",
     }
 )
 """Keys that describe the tables, whichever class writes them."""

@@ -319,14 +319,15 @@ def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConf
 
 def _catalog(config: Configuration, storage: ProfiledProvider) -> Catalog:
     catalog, partitions = config.catalog, partition_counts(config)
-    granularity = catalog.conflict_granularity or "catalog"
+    granularity, manifests = catalog.conflict_granularity or "catalog", config.transaction.table_manifests
     if catalog.type == "append":
         limits = LogLimits(catalog.compaction_threshold, catalog.compaction_max_entries)
         replay_ms = catalog.log_entry_read_ms
-        return AppendCatalog(storage, catalog.num_tables, partitions, granularity, limits, replay_ms)
+        return AppendCatalog(storage, catalog.num_tables, partitions, granularity, limits, replay_ms, manifests)
     if catalog.type == "instant":
-        return InstantCatalog(catalog.num_tables, partitions, catalog.latency_ms, granularity, catalog.table_groups)
-    return CASCatalog(storage, catalog.num_tables, partitions, granularity, catalog.table_groups)
+        shape = (catalog.latency_ms, granularity, catalog.table_groups, manifests)
+        return InstantCatalog(catalog.num_tables, partitions, *shape)
+    return CASCatalog(storage, catalog.num_tables, partitions, granularity, catalog.table_groups, manifests)
 
 
 def compute_experiment_hash(settings: Settings) -> str:

@@ -117,6 +117,11 @@ def _class_errors(config: Configuration, profile: Profile | None) -> Iterator[In
         yield InvalidKey("simulation.trim_start_ms", "with trim_end_ms it leaves nothing of duration_ms; trim less")
     if transaction.operation_types.total == 0:
         yield InvalidKey("transaction.operation_types", "all weights are 0; give one of them")
+    elif (
+        transaction.partial_progress_commits > 1
+        and transaction.operation_types.rewrite < transaction.operation_types.total
+    ):
+        yield InvalidKey("transaction.partial_progress_commits", "only rewrites have it; use no other operation types")
     if mean_ms(transaction.conflicting_manifests) > MANIFESTS_MAX:
         yield InvalidKey("transaction.conflicting_manifests", f"a mean of more than {MANIFESTS_MAX:,} files; use fewer")
     backoff = transaction.retry_backoff

@@ -11,6 +11,7 @@ from endive.sim.config.choices import Choices, written
 from endive.sim.config.defaults import class_tables, value_at
 from endive.sim.config.schema import Selection
 from endive.sim.limits import Contention, RateLimit
+from endive.sim.operations import OPERATIONS
 
 
 def _chosen(selection: Selection, tables: Collection[int]) -> bool:
@@ -160,18 +161,18 @@ _WORKLOAD_RULES = (
 _CONFLICT_RULES = (
     _Rule(
         ("transaction.real_conflict_probability",),
-        lambda c: c.transaction.conflict_detector == "probabilistic" and c.weight("validated_overwrite"),
-        "the probabilistic detector and validated overwrites",
+        lambda c: c.transaction.conflict_detector == "probabilistic" and c.validates,
+        "the probabilistic detector and operations that validate",
     ),
     _Rule(
         ("transaction.conflict_detector",),
-        lambda c: c.weight("validated_overwrite"),
-        "validated overwrites in operation_types",
+        lambda c: c.validates,
+        "operations that validate, such as validated_overwrite, in operation_types",
     ),
     _Rule(
         ("transaction.real_conflict",),
         lambda c: c.real_conflicts,
-        "real conflicts: validated overwrites, and a probability above 0 or the partition_overlap detector",
+        "real conflicts: operations that validate, and a probability above 0 or the partition_overlap detector",
     ),
     _Rule(("transaction.conflicting_manifests",), lambda c: c.merges, 'real conflicts, and real_conflict = "merge"'),
     _Rule(
@@ -187,14 +188,20 @@ _CONFLICT_RULES = (
     ),
     _Rule(
         ("transaction.max_parallel",),
-        lambda c: c.pays_for_missed or c.merges or (c.transaction.tables.per_txn or 1) > 1,
+        lambda c: c.pays_for_missed or c.merges or c.merges_manifests or (c.transaction.tables.per_txn or 1) > 1,
         "merge appends, validated overwrites or several tables per transaction",
     ),
     _Rule(
         ("transaction.table_manifests",),
-        lambda c: any(row.per_manifest.due for row in c.rows),
-        'cost_model = "pyiceberg", with merge appends or validated overwrites',
+        lambda c: any(row.per_manifest.due for row in c.rows) or c.merges_manifests,
+        'operations that merge manifests; or cost_model = "pyiceberg", with merge appends or validated overwrites',
     ),
+    _Rule(
+        ("transaction.manifest_min_count_to_merge",),
+        lambda c: c.weight(*(kind for kind, operation in OPERATIONS.items() if operation.merges)),
+        "operations that merge manifests: append, overwrite, row_delta, replace_partitions or rewrite",
+    ),
+    _Rule(("transaction.partial_progress_commits",), lambda c: c.weight("rewrite"), "rewrites in operation_types"),
 )
 
 _LAYOUT_RULES = (
@@ -259,8 +266,9 @@ def _needs_partitions(key: str) -> _Rule:
 _VALUE_RULES = (
     _Rule(
         ('transaction.isolation = "serializable"',),
-        lambda c: c.transaction.isolation != "serializable" or c.only_reads,
-        "transactions that read more than they write: write_fraction below 1 and per_txn above 1",
+        lambda c: c.transaction.isolation != "serializable" or c.only_reads or c.validates_more,
+        "transactions that read more than they write (write_fraction below 1 and per_txn above 1), or operations that "
+        "then validate more: overwrite, row_delta or replace_partitions",
     ),
     _needs_partitions("catalog.conflict_granularity"),
     _needs_partitions("transaction.count_behind"),

@@ -207,13 +207,26 @@ class OperationTypes(Section):
     """Relative frequency of the operation types."""
 
     fast_append: Weight = Field(0.0, description="adds files, validates nothing, has no real conflicts")
-    merge_append: Weight = Field(0.0, description="adds files and merges manifests: a retry merges again")
-    validated_overwrite: Weight = Field(0.0, description="replaces data: a retry validates every snapshot it missed")
+    merge_append: Weight = Field(
+        0.0, description="adds files and merges manifests: a retry merges again (the specification's)"
+    )
+    validated_overwrite: Weight = Field(
+        0.0, description="replaces data: a retry validates every snapshot it missed (the specification's)"
+    )
+    append: Weight = Field(0.0, description="Iceberg's `newAppend`: merges manifests once there are enough of them")
+    overwrite: Weight = Field(0.0, description="Iceberg's `newOverwrite`: replaces files, validates overwrites")
+    row_delta: Weight = Field(
+        0.0, description="Iceberg's `newRowDelta`: adds rows and deletes, validates overwrites and rewrites"
+    )
+    replace_partitions: Weight = Field(
+        0.0, description="Iceberg's `newReplacePartitions`: validates only if serializable"
+    )
+    rewrite: Weight = Field(0.0, description="Iceberg's `newRewrite` (compaction): validates overwrites, not appends")
 
     @property
     def total(self) -> float:
         """Sum of the weights."""
-        return self.fast_append + self.merge_append + self.validated_overwrite
+        return float(sum(weight for _, weight in self))
 
 
 class RetryBackoff(Section):
@@ -298,7 +311,13 @@ class TransactionSection(Section):
         1.5, description="manifest files that a merge append merges for each missed commit"
     )
     table_manifests: Annotated[Whole, Field(le=100_000)] = Field(
-        1, description="manifests of a table, which PyIceberg reads"
+        1, description="manifests of a table at the beginning, and those that PyIceberg reads"
+    )
+    manifest_min_count_to_merge: Annotated[Whole, Field(le=100_000)] = Field(
+        100, description="manifests of a table from which on Iceberg's operations merge them; 0: never"
+    )
+    partial_progress_commits: Annotated[Count, Field(le=1_000)] = Field(
+        1, description="rewrite: commits that the work of a job is divided into; each may fail alone"
     )
     max_parallel: Count = Field(1, description="manifest lists and files read or written at the same time")
     manifest_list_mode: Literal["rewrite", "append"] = Field(

@@ -61,6 +61,9 @@ R_STORAGE, R_CATALOG, R_BACKOFF, R_CONFLICT, R_ARRIVAL, R_THINK, R_RUNTIME, R_OP
     np.arange(10)
 )
 
+OPERATIONS = 8  # types of `OPERATION_TYPES`
+SNAPSHOT_KINDS = 3
+
 # Costs: second index of `c.costs`.
 FIRST, RETRY, LEFT, RIGHT, CHECK, PUBLISH, PER_SNAPSHOT, PER_CONCURRENT = np.arange(8)
 
@@ -114,6 +117,7 @@ def _record(numbers: str, **others: object) -> np.dtype[np.void]:
 CONFIG = _record(
     "horizon bucket_shift cls classes writers interval stagger bound at_bound at_backoff at_rate rate_count "
     "rate_period burst_every burst_length row_written row_tables row_odds class_tables any_tracked list_base "
+    "parts stride by_kind any_by_kind at_kinds at_manifests d_kinds d_merged "
     "tables tables_per_txn tables_written tracked granularity groups serializable "
     "appending entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
@@ -127,7 +131,13 @@ CONFIG = _record(
     jitter=np.float64,
     burst_factor=np.float64,
     roots=(np.uint64, (10,)),
-    mix=(np.float64, (3,)),
+    mix=(np.float64, (OPERATIONS,)),
+    op_kind=(np.int64, (OPERATIONS,)),  # of the snapshots that the operation makes
+    op_all=(np.int64, (OPERATIONS,)),  # every missed commit counts
+    op_selects=(np.int64, (OPERATIONS,)),  # missed commits count by the kind of their snapshot
+    op_reads=(np.int64, (OPERATIONS,)),  # snapshot kinds that a validation reads, as bits
+    op_conflicts=(np.int64, (OPERATIONS,)),  # snapshot kinds that can conflict, as bits
+    op_merges=(np.int64, (OPERATIONS,)),  # manifests from which on it merges them; 0: never
     dist_table=(np.uint64, (DISTRIBUTIONS,)),  # where its curve begins
     dist_scale=(np.float64, (DISTRIBUTIONS,)),  # ticks, at the size that is usual for the distribution
     dist_floor=(np.int64, (DISTRIBUTIONS,)),
@@ -140,10 +150,10 @@ CONFIG = _record(
     sum_floor=(np.int64, (8, DOUBLINGS + 1)),
     sum_fixed=(np.int64, (8, DOUBLINGS + 1)),
     by_term=(np.int64, (8,)),  # request kind: convoys are drawn request by request
-    costs=(np.int64, (3, 8, 8)),  # operation, which, request kind
-    due=(np.int64, (3, 8, 8)),  # operation, which: the kinds that occur, ascending
-    due_count=(np.int64, (3, 8)),
-    has_beside=(np.int64, (3,)),
+    costs=(np.int64, (OPERATIONS, 8, 8)),  # operation, which, request kind
+    due=(np.int64, (OPERATIONS, 8, 8)),  # operation, which: the kinds that occur, ascending
+    due_count=(np.int64, (OPERATIONS, 8)),
+    has_beside=(np.int64, (OPERATIONS,)),
     decision=(np.float64, (4,)),  # by kind of conditional request
     per_writer=(np.float64, (4,)),
     scale_max=(np.float64, (4,)),
@@ -164,7 +174,7 @@ SHARED = _record(
 )
 
 TRANSACTION = _record(
-    "txn cls number pc now due submit run op status reason attempt next must_prepare refreshing reading "
+    "txn cls number first job pc now due submit run op status reason attempt next must_prepare refreshing reading "
     "seq start_seq new_seq started before wait kind sent ticks_yes ticks_no landed seen_offset seen_sealed offset list "
     "applied delay lost gave_up drawn_storage drawn_catalog drawn_backoff drawn_conflict",
     key_storage=np.uint64,
@@ -511,7 +521,7 @@ def choose_tables(c, t, d, odds, topology, bound):
     if c.bound == 1:
         d[0], d[c.d_written] = bound[c.at_bound + t.number % c.writers], 1
         return
-    key, sums, weights = child(c.roots[R_TABLES], t.number), c.row_odds + TABLE_SUMS, c.row_odds + TABLE_WEIGHTS
+    key, sums, weights = child(c.roots[R_TABLES], t.first), c.row_odds + TABLE_SUMS, c.row_odds + TABLE_WEIGHTS
     for j in range(c.tables_per_txn):
         d[j] = pick(odds[sums], odds[weights], c.class_tables, d, ZERO, j, draw(key, j + 1))
         d[c.d_written + j] = 1 if j < c.tables_written else 0
@@ -528,7 +538,7 @@ def choose_tables(c, t, d, odds, topology, bound):
 @apart
 def choose_partitions(c, t, d, odds, topology):
     """Pick the partitions of each table; those picked first are written, and are kept ascending."""
-    key, drawn = child(c.roots[R_PARTITIONS], t.number), 0
+    key, drawn = child(c.roots[R_PARTITIONS], t.first), 0
     sums, weights = odds[c.row_odds + PARTITION_SUMS], odds[c.row_odds + PARTITION_WEIGHTS]
     for j in range(c.tables_per_txn):
         table, begin = d[j], c.d_parts + j * c.tracked
@@ -544,10 +554,18 @@ def choose_partitions(c, t, d, odds, topology):
 
 
 @inlined
+def part_of(c, number):
+    """`Workload.part_of`."""
+    return number // c.stride % c.parts
+
+
+@inlined
 def begin(c, t, d, odds, topology, bound, curves, number, submit):
     """Make a transaction: `Workload.transaction`."""
     t.cls, t.number, t.txn = c.cls, number, number * c.classes + c.cls
-    t.now, t.submit, t.pc = submit, submit, START
+    t.now, t.submit, t.pc, t.first = submit, submit, START, number - part_of(c, number) * c.stride
+    if t.first == number:
+        t.job = submit
     t.status, t.reason, t.attempt, t.next, t.refreshing, t.before, t.gave_up = EXECUTING, NO_REASON, 0, 0, 0, 0, 0
     t.sent = 0
     t.drawn_storage, t.drawn_catalog, t.drawn_backoff, t.drawn_conflict = 0, 0, 0, 0
@@ -558,9 +576,10 @@ def begin(c, t, d, odds, topology, bound, curves, number, submit):
     t.key_storage, t.key_catalog = child(c.roots[R_STORAGE], number), child(c.roots[R_CATALOG], number)
     t.key_backoff, t.key_conflict = child(c.roots[R_BACKOFF], number), child(c.roots[R_CONFLICT], number)
     t.run = sample(c, curves, RUNTIME, c.dist_scale[RUNTIME], child(c.roots[R_RUNTIME], number), ONCE)
+    t.run //= c.parts
     u = unit(draw(child(c.roots[R_OPERATION], number), ONCE))
     t.op = 0
-    while t.op < 2 and u >= c.mix[t.op]:
+    while t.op < OPERATIONS - 1 and u >= c.mix[t.op]:
         t.op += 1
     choose_tables(c, t, d, odds, topology, bound)
     if c.tracked > 0:
@@ -630,7 +649,7 @@ def touch(c, g, state, part):
 
 
 @inlined
-def install(c, g, d, state, topology):
+def install(c, g, t, d, state, topology):
     """`CatalogState.apply`."""
     g.seq += 1
     for j in range(c.tables_per_txn):
@@ -639,6 +658,9 @@ def install(c, g, d, state, topology):
             state[c.at_group + table * c.groups // c.tables] = g.seq
             state[c.at_table_seq + table] = g.seq
             state[c.at_version + table] += 1
+            if c.any_by_kind == 1:
+                state[c.at_kinds + table * SNAPSHOT_KINDS + c.op_kind[t.op]] += 1
+                state[c.at_manifests + table] += 1 - (d[c.d_merged + j] if c.by_kind == 1 else 0)
             for p in range(topology[c.row_written, table]):
                 touch(c, g, state, part_at(c, d, topology, j, p))
             if c.tracked == 0 and c.any_tracked == 1:  # of a class that does not track partitions: all of them
@@ -654,6 +676,25 @@ def note_versions(c, d, state, topology, into):
         for p in range(c.tracked):
             at = into + c.tables_per_txn + j * c.tracked + p
             d[at] = state[c.at_part_version + part_at(c, d, topology, j, p)]
+    if c.by_kind == 1:
+        for j in range(c.tables_per_txn):
+            at = into + c.d_kinds + j * (SNAPSHOT_KINDS + 1)
+            for kind in range(SNAPSHOT_KINDS):
+                d[at + kind] = state[c.at_kinds + d[j] * SNAPSHOT_KINDS + kind]
+            d[at + SNAPSHOT_KINDS] = state[c.at_manifests + d[j]]
+
+
+@apart
+def snapshots_of(c, d, state, kinds, old):
+    """`_snapshots_of`: those of these kinds, from the versions noted at `old` to now."""
+    total = np.int64(0)
+    for j in range(c.tables_per_txn):
+        if d[c.d_written + j] == 1:
+            for kind in range(SNAPSHOT_KINDS):
+                if kinds >> kind & 1:
+                    now = state[c.at_kinds + d[j] * SNAPSHOT_KINDS + kind]
+                    total += now - d[old + c.d_kinds + j * (SNAPSHOT_KINDS + 1) + kind]
+    return total
 
 
 @inlined
@@ -792,7 +833,7 @@ def append_to_log(c, g, t, d, state, topology):
         t.applied = 0 if conflicts(c, d, state, topology, t.seq) else 1
         g.counters[C_LOGICAL_YES if t.applied == 1 else C_LOGICAL_NO] += 1
         if t.applied == 1:
-            install(c, g, d, state, topology)
+            install(c, g, t, d, state, topology)
         full = c.log_bytes_max > 0 and g.log_length - g.log_checkpoint > c.log_bytes_max
         if full or (c.log_entries_max > 0 and g.log_entries >= c.log_entries_max):
             g.log_sealed = 1
@@ -844,7 +885,7 @@ def decide(c, g, t, d, state, topology, client):
     elif t.kind == CAS:
         yes = not conflicts(c, d, state, topology, t.seq)
         if yes:
-            install(c, g, d, state, topology)
+            install(c, g, t, d, state, topology)
     elif t.kind == LOG_APPEND:
         yes = append_to_log(c, g, t, d, state, topology)
     elif t.kind == COMPACT:
@@ -956,13 +997,17 @@ def try_list(c, g, t, d, topology, curves):
 @inlined
 def refresh(c, g, t, d, state, topology, curves):
     """`_refresh`, from the catalog read on. False: cut."""
-    overlap = changed_since(c, d, state, topology, t.seq)
-    missed = np.int64(0)
-    if overlap and c.behind_since_start == 1:
+    since, seen = (t.start_seq, c.d_start) if t.refreshing == 1 else (t.seq, c.d_seen)
+    overlap = changed_since(c, d, state, topology, since)
+    missed, can_conflict = np.int64(0), c.op_all[t.op] == 1
+    if overlap and c.op_selects[t.op] == 1:
+        missed = snapshots_of(c, d, state, c.op_reads[t.op], c.d_start)
+        can_conflict = snapshots_of(c, d, state, c.op_conflicts[t.op], seen) > 0
+    elif overlap and c.behind_since_start == 1:
         missed = snapshots_behind(c, g, d, state, topology, t.start_seq, c.d_start)
     elif overlap:
-        missed = snapshots_behind(c, g, d, state, topology, t.seq, c.d_seen)
-    if not overlap and t.seq != g.seq:
+        missed = snapshots_behind(c, g, d, state, topology, since, seen)
+    if not overlap and since != g.seq:
         g.counters[C_NO_OVERLAP] += 1
     t.seq = g.seq
     note_versions(c, d, state, topology, c.d_seen)
@@ -975,7 +1020,7 @@ def refresh(c, g, t, d, state, topology, curves):
         count += np.int64(c.costs[t.op, PER_CONCURRENT, kind] * (missed * c.concurrent_manifests))
         if count > 0 and not pay_kind(c, g, t, d, curves, kind, count, S_CONFLICT):
             return False
-    if t.op == 2 and is_real(c, t):
+    if can_conflict and is_real(c, t):
         g.counters[C_REAL] += 1
         t.must_prepare = 1
         return resolve(c, g, t, d, curves)
@@ -1020,9 +1065,11 @@ def total_spent(t):
 @inlined
 def started(c, g, t, d, state, topology, curves):
     """The first catalog read has landed: take the snapshot, then wait for the transaction's runtime."""
-    t.seq = t.start_seq = g.seq
+    t.seq = g.seq
     note_versions(c, d, state, topology, c.d_seen)
-    note_versions(c, d, state, topology, c.d_start)
+    if t.first == t.number:  # the other parts of a job keep its start
+        t.start_seq = g.seq
+        note_versions(c, d, state, topology, c.d_start)
     if c.load_metadata == 1 and not pay_kind(c, g, t, d, curves, METADATA_READ, c.tables_per_txn, S_READ):
         return WAITING
     t.before = t.spent[S_READ]
@@ -1115,11 +1162,29 @@ def prepare_lists(c, g, t, d, state, topology, curves, pc):
         if not pay(c, g, t, d, curves, which, LIST_WRITE, KINDS):
             return WAITING
         t.list, t.lost = 0, 0
-        return schedule(t, ticks_beside(c, t, d, curves), BESIDE) if c.has_beside[t.op] == 1 else LIST_TRY
-    t.spent[S_ATTEMPT] += t.wait
-    tally_beside(c, g, t)
-    note_lists(c, d, state, topology)
-    return LIST_TRY
+        if c.has_beside[t.op] == 1:
+            return schedule(t, ticks_beside(c, t, d, curves), BESIDE)
+    else:
+        t.spent[S_ATTEMPT] += t.wait
+        tally_beside(c, g, t)
+        note_lists(c, d, state, topology)
+    return LIST_TRY if c.by_kind == 0 or merge_manifests(c, g, t, d, curves) else WAITING
+
+
+@apart
+def merge_manifests(c, g, t, d, curves):
+    """`_merge_manifests`, from the manifests that the snapshot has. False: cut."""
+    least, reads, writes = c.op_merges[t.op], np.int64(0), np.int64(0)
+    for j in range(c.tables_per_txn):
+        count = d[c.d_seen + c.d_kinds + j * (SNAPSHOT_KINDS + 1) + SNAPSHOT_KINDS]
+        merges = least > 0 and d[c.d_written + j] == 1 and count + 1 >= least
+        d[c.d_merged + j] = count if merges else 0
+        reads += count + 1 if merges else 0
+        writes += 1 if merges else 0
+    if writes == 0:
+        return True
+    paid = pay_kind(c, g, t, d, curves, FILE_READ, reads, S_ATTEMPT)
+    return paid and pay_kind(c, g, t, d, curves, FILE_WRITE, writes, S_ATTEMPT)
 
 
 @inlined
@@ -1131,7 +1196,7 @@ def prepare(c, g, t, d, curves):
         if not spend(c, t, ticks_beside(c, t, d, curves), S_ATTEMPT):
             return WAITING
         tally_beside(c, g, t)
-    return PREPARED
+    return PREPARED if c.by_kind == 0 or merge_manifests(c, g, t, d, curves) else WAITING
 
 
 @inlined
@@ -1346,7 +1411,7 @@ def wait_of_writer(c, t, curves):
     if c.interval == 0:
         return sample(c, curves, THINK, c.dist_scale[THINK], child(c.roots[R_THINK], t.number), ONCE)
     first = start_of(c, t.number % c.writers)
-    return max(first + ((t.submit - first) // c.interval + 1) * c.interval - t.now, ZERO)
+    return max(first + ((t.job - first) // c.interval + 1) * c.interval - t.now, ZERO)
 
 
 @inlined
@@ -1359,12 +1424,18 @@ def arrival_after(c, curves, rates, number, after):
 
 
 @inlined
+def first_number(c, arrival):
+    """Return the number of the first transaction of an arrival."""
+    return arrival if c.writers > 0 else arrival * c.parts
+
+
+@inlined
 def choose_arrival(config, g, arrivals):
     """Find the next arrival of all classes."""
     classes = arrivals.shape[0]
     g.next_arrival = NEVER
     for cls in range(classes):
-        time, txn = arrivals[cls].time, arrivals[cls].number * classes + cls
+        time, txn = arrivals[cls].time, first_number(config[cls], arrivals[cls].number) * classes + cls
         if cls == 0 or time < g.next_arrival or (time == g.next_arrival and txn < g.next_txn):
             g.next_class, g.next_txn, g.next_arrival = cls, txn, time
 
@@ -1405,7 +1476,7 @@ def advance(
             g.free -= 1
             s = free[g.free]
             t, d, c, first = pool[s], details[s], config[g.next_class], arrivals[g.next_class]
-            begin(c, t, d, odds, topology, bound, curves, first.number, now)
+            begin(c, t, d, odds, topology, bound, curves, first_number(c, first.number), now)
             first.number += 1
             first.time = arrival_after(c, curves, rates, first.number, now)
             choose_arrival(config, g, arrivals)
@@ -1416,8 +1487,8 @@ def advance(
             pop(heap, g.heap)
             g.heap -= 1
             t.now = now
-            if t.pc == START:  # a writer's next transaction
-                begin(c, t, d, odds, topology, bound, curves, t.number + c.writers, now)
+            if t.pc == START:  # a writer's next transaction, or the next part of a job
+                begin(c, t, d, odds, topology, bound, curves, t.number + c.stride, now)
         pc = t.pc
         while pc != WAITING and pc != DONE:
             t.due = NEVER
@@ -1427,7 +1498,9 @@ def advance(
             record(c, t, d, rows[g.rows])
             g.rows += 1
             t.due = NEVER
-            if c.writers == 0:
+            if part_of(c, t.number) + 1 < c.parts:
+                schedule(t, ZERO, START)
+            elif c.writers == 0:
                 free[g.free] = s
                 g.free += 1
             else:

@@ -1,6 +1,6 @@
 """Translate a configuration and a seed into the arrays of the compiled kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -14,10 +14,11 @@ from endive.sim import requests
 from endive.sim.config.configuration import Settings
 from endive.sim.config.defaults import partition_counts
 from endive.sim.config.schema import Configuration
-from endive.sim.cost import OPERATION_TYPES, REQUEST_KINDS
+from endive.sim.cost import REQUEST_KINDS
 from endive.sim.engine import kernel
 from endive.sim.engine.stores import catalog_profile, client_waits, store_numbers
 from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
+from endive.sim.operations import OPERATION_TYPES, OPERATIONS, SNAPSHOT_KINDS, SPECIFIED_TYPES, SnapshotKind
 from endive.sim.requests import BATCHED, OBJECTS
 from endive.sim.selectors import Selector
 from endive.sim.simulation import SimulationConfig
@@ -65,7 +66,7 @@ class Model(NamedTuple):
     """Milliseconds before each retry, without jitter."""
     client: Floats
     """Milliseconds before each repetition of a throttled request, without jitter: of the catalog, of the tables."""
-    state_size: int
+    first_state: Ints
     detail_size: int
     buckets: int
     """Parts of the run that events are sorted by."""
@@ -97,6 +98,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
             | _run_numbers(config, one, values[number], seed)
             | _catalog_numbers(settings)
             | _commit_numbers(one)
+            | _operation_numbers(one)
             | store_numbers(catalog, settings.profile)
             | distributions.arrays()
         )
@@ -114,7 +116,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
         convoys,
         *layout.arrays(),
         client_waits(catalog, settings.profile),
-        layout.state_size,
+        layout.first_state(records[0]),
         layout.detail_size,
         buckets,
     )
@@ -218,6 +220,12 @@ def _convoys(one: WorkloadClass, distributions: _Distributions, numbers: Numbers
     merged = np.rint(options.conflicting_manifests.quantile.ticks_at(1.0) / TICKS_PER_MS)
     for kind in (kernel.FILE_READ, kernel.FILE_WRITE):
         counts[kind] = max(counts[kind], merged if options.real_conflict == "merge" else 0)
+    per_commit = np.zeros(len(REQUEST_KINDS))
+    if _counts_kinds(one) and options.merge_min_manifests:  # a merge reads the first manifests and one of each commit
+        first = 2 * workload.tables_per_txn * (options.table_manifests + 1)
+        counts[kernel.FILE_READ] = max(counts[kernel.FILE_READ], first)
+        counts[kernel.FILE_WRITE] = max(counts[kernel.FILE_WRITE], workload.tables_per_txn)
+        per_commit[kernel.FILE_READ] = 2 * workload.tables_per_txn
     concurrent = costs[:, kernel.PER_CONCURRENT] * workload.manifests_per_concurrent_commit
     missed = workload.tables_per_txn * max(1, workload.partitions_per_txn or 0)  # counted for each commit, at most
     grows = options.manifest_list_growth_bytes > 0
@@ -229,7 +237,7 @@ def _convoys(one: WorkloadClass, distributions: _Distributions, numbers: Numbers
             for kind, row in zip(REQUEST_KINDS, distributions.rows, strict=False)
         ],
         counts,
-        (costs[:, kernel.PER_SNAPSHOT] + concurrent).max(axis=0) * missed,
+        np.maximum((costs[:, kernel.PER_SNAPSHOT] + concurrent).max(axis=0) * missed, per_commit),
     )
 
 
@@ -276,7 +284,7 @@ def _distributions(
 def _run_numbers(config: SimulationConfig, one: WorkloadClass, values: Configuration, seed: int) -> Numbers:
     workload, horizon = one.workload.config, to_ticks(config.duration_ms)
     closed, name = workload.closed, one.workload.class_name
-    weights = (workload.fast_append_weight, workload.merge_append_weight, workload.validated_overwrite_weight)
+    weights = workload.weights
     return {
         "horizon": horizon,
         "bucket_shift": max(0, horizon.bit_length() - BUCKET_BITS),
@@ -287,6 +295,8 @@ def _run_numbers(config: SimulationConfig, one: WorkloadClass, values: Configura
         "interval": to_ticks(closed.interval_ms or 0.0) if closed else 0,
         "stagger": to_ticks(closed.stagger_ms) if closed else 0,
         "tables": workload.num_tables,
+        "parts": workload.parts,
+        "stride": workload.stride,
         "tables_per_txn": workload.tables_per_txn,
         "tables_written": _written(_weighted(workload.table_selector), workload.tables_per_txn),
         "tracked": workload.partitions_per_txn or 0,
@@ -296,7 +306,7 @@ def _run_numbers(config: SimulationConfig, one: WorkloadClass, values: Configura
     }
 
 
-def _mix(weights: tuple[float, float, float]) -> list[float]:
+def _mix(weights: tuple[float, ...]) -> list[float]:
     """Return the cumulative shares; from the last type that occurs on, they are out of reach."""
     total, last = sum(weights), max(index for index, weight in enumerate(weights) if weight > 0)
     return [2.0 if index >= last else so_far / total for index, so_far in enumerate(accumulate(weights))]
@@ -353,6 +363,28 @@ def _commit_numbers(one: WorkloadClass) -> Numbers:
     }
 
 
+def _operation_numbers(one: WorkloadClass) -> Numbers:
+    operations, serializable = OPERATIONS.values(), one.options.serializable
+
+    def bits(kinds: Collection[SnapshotKind]) -> int:
+        return sum(1 << SNAPSHOT_KINDS.index(kind) for kind in kinds)
+
+    return {
+        "op_kind": [SNAPSHOT_KINDS.index(operation.snapshot) for operation in operations],
+        "op_all": [operation.validates_all for operation in operations],
+        "op_selects": [operation.is_validated and not operation.validates_all for operation in operations],
+        "op_reads": [bits(operation.reads(serializable)) for operation in operations],
+        "op_conflicts": [bits(operation.conflicts(serializable)) for operation in operations],
+        "op_merges": [one.options.merge_min_manifests if operation.merges else 0 for operation in operations],
+    }
+
+
+def _counts_kinds(one: WorkloadClass) -> bool:
+    """Whether a class has operations that depend on the kinds of missed snapshots, or on the manifests of a table."""
+    weights = zip(OPERATIONS, one.workload.config.weights, strict=True)
+    return any(weight > 0 and kind not in SPECIFIED_TYPES for kind, weight in weights)
+
+
 def _has_lists_per_partition(one: WorkloadClass) -> bool:
     lists = one.options.manifest_list_append
     return lists.per_partition and one.workload.config.partitions_per_txn is not None
@@ -360,7 +392,7 @@ def _has_lists_per_partition(one: WorkloadClass) -> bool:
 
 def _costs(one: WorkloadClass, written: int) -> Ints:
     options, ml_append_mode = one.options, one.ml_append_mode
-    costs = np.zeros((3, 8, len(REQUEST_KINDS)), np.int64)
+    costs = np.zeros((len(OPERATION_TYPES), 8, len(REQUEST_KINDS)), np.int64)
     for operation, kind in enumerate(OPERATION_TYPES):
         prices = options.prices(kind, ml_append_mode, written)
         row, unneeded = options.cost_model.operations[kind], options.layout(ml_append_mode)
@@ -388,11 +420,12 @@ class _Layout:
         self._classes = classes
         self._counts = partition_counts(settings.values)
         self._tracks = any(one.workload.config.partitions_per_txn is not None for one in classes)
+        self._counts_kinds = any(map(_counts_kinds, classes))
         self._lists_per_partition = any(map(_has_lists_per_partition, classes))
         self._bound = [one.workload.config.writer_tables or () for one in classes]
         self._rates = [one.workload.config.rate for one in classes]
         self._waits = [_waits(one) for one in classes]
-        self.state_size = self.detail_size = 0
+        self._state_size = self.detail_size = 0
 
     def numbers(self, number: int) -> Numbers:
         """Return where a class has its parts."""
@@ -401,6 +434,8 @@ class _Layout:
             "cls": number,
             "classes": len(self._classes),
             "any_tracked": self._tracks,
+            "by_kind": _counts_kinds(self._classes[number]),
+            "any_by_kind": self._counts_kinds,
             "list_base": len(self._counts),
             "row_written": 2 + 2 * number,
             "row_tables": 3 + 2 * number,
@@ -441,6 +476,14 @@ class _Layout:
             np.array([wait for waits in self._waits for wait in waits], np.float64),
         )
 
+    def first_state(self, config: np.void) -> Ints:
+        """Return the shared state at the beginning of a run."""
+        state = np.zeros(self._state_size, np.int64)
+        if self._counts_kinds:
+            first = int(config["at_manifests"])
+            state[first : first + len(self._counts)] = self._classes[0].options.table_manifests
+        return state
+
     def _written(self, number: int) -> list[int]:
         """Return how many partitions of each table a transaction of the class writes."""
         config = self._classes[number].workload.config
@@ -461,11 +504,15 @@ class _Layout:
             "at_sealed": lists,
             "at_in_flight": 2 + lists,
             "at_full": 2 + lists,
+            "at_kinds": tables * len(SNAPSHOT_KINDS) if self._counts_kinds else 0,
+            "at_manifests": tables if self._counts_kinds else 0,
         }
         picked, tracked = numbers["tables_per_txn"], numbers["tracked"]
         per_table = max(self._written(number)) if numbers["lists_per_partition"] else 1
         numbers["lists"] = numbers["tables_written"] * per_table  # the most that one transaction appends to
-        numbers["versions"] = versions = picked * (1 + tracked)
+        numbers["d_kinds"] = picked * (1 + tracked)  # where the kinds and manifests begin among the versions
+        by_kind = picked if numbers["by_kind"] else 0
+        numbers["versions"] = versions = numbers["d_kinds"] + by_kind * (len(SNAPSHOT_KINDS) + 1)
         details = {
             "d_picked": picked,
             "d_written": picked,
@@ -475,8 +522,9 @@ class _Layout:
             "d_new": versions,
             "d_known": numbers["lists"],
             "d_sealed": numbers["lists"],
+            "d_merged": by_kind,
         }
-        self.state_size = _place(numbers, state)
+        self._state_size = _place(numbers, state)
         self.detail_size = max(self.detail_size, _place(numbers, details))
 
 

@@ -63,7 +63,7 @@ class _World:
             later=np.zeros(room, kernel.LATER),
             details=np.zeros((room, model.detail_size), np.int64),
             free=np.arange(room, dtype=np.int64)[::-1].copy(),
-            state=np.zeros(model.state_size, np.int64),
+            state=model.first_state.copy(),
             rows=np.zeros((room, len(kernel.ROW)), np.int64),
         )
         world.shared["free"], world.shared["seq_max"] = room, commits

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from endive.sim.cost import OPERATION_TYPES
+from endive.sim.operations import OPERATION_TYPES
 from endive.sim.transaction import DEFAULT_CLASS, NO_WRITER
 from endive.timing import TICKS_PER_MS
 

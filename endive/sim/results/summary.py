@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from endive.errors import InvariantError
-from endive.sim.cost import OPERATION_TYPES
+from endive.sim.operations import OPERATION_TYPES
 from endive.sim.results.columns import (
     REASONS,
     REQUESTS,

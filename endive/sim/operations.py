@@ -1,0 +1,75 @@
+"""Operations on a table: the snapshots that they make, and those that they validate.
+
+The first three are the specification's: every overlapping commit counts for a `validated_overwrite`. The others are
+Iceberg's, as its Java library has them: a validation reads only snapshots of the kinds that can conflict, and all but
+`fast_append` merge manifests once a table has `commit.manifest.min-count-to-merge` of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+OperationType = Literal[
+    "fast_append",
+    "merge_append",
+    "validated_overwrite",
+    "append",
+    "overwrite",
+    "row_delta",
+    "replace_partitions",
+    "rewrite",
+]
+SPECIFIED_TYPES: tuple[OperationType, ...] = ("fast_append", "merge_append", "validated_overwrite")
+"""The operation types of the specification."""
+
+SnapshotKind = Literal["append", "overwrite", "replace"]
+SNAPSHOT_KINDS: tuple[SnapshotKind, ...] = ("append", "overwrite", "replace")
+"""What a snapshot's summary says of it."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One type of operation."""
+
+    snapshot: SnapshotKind
+    """Kind of the snapshots that it makes."""
+    validates: frozenset[SnapshotKind] = frozenset()
+    """Kinds of missed snapshots that a validation reads."""
+    validates_serializable: frozenset[SnapshotKind] = frozenset()
+    """Kinds that it also reads under serializable isolation."""
+    removed_by: frozenset[SnapshotKind] = frozenset()
+    """Kinds that can conflict although no validation reads them: they may remove files that the operation replaces."""
+    validates_all: bool = False
+    """Every missed commit is validated and can conflict, whatever its kind: the specification's operations."""
+    merges: bool = False
+    """It merges manifests as Iceberg's Java library does."""
+
+    def reads(self, serializable: bool) -> frozenset[SnapshotKind]:
+        """Return the kinds of missed snapshots that its validation reads."""
+        return self.validates | self.validates_serializable if serializable else self.validates
+
+    def conflicts(self, serializable: bool) -> frozenset[SnapshotKind]:
+        """Return the kinds of missed snapshots that can be a real conflict."""
+        return self.reads(serializable) | self.removed_by
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether a real conflict is possible at all."""
+        return self.validates_all or bool(self.conflicts(serializable=True))
+
+
+_APPEND: frozenset[SnapshotKind] = frozenset({"append"})
+_OVERWRITE: frozenset[SnapshotKind] = frozenset({"overwrite"})
+_REPLACE: frozenset[SnapshotKind] = frozenset({"replace"})
+
+OPERATIONS: Mapping[OperationType, Operation] = {
+    "fast_append": Operation("append"),
+    "merge_append": Operation("append"),
+    "validated_overwrite": Operation("overwrite", validates_all=True),
+    "append": Operation("append", merges=True),
+    "overwrite": Operation("overwrite", _OVERWRITE, _APPEND, _REPLACE, merges=True),
+    "row_delta": Operation("overwrite", _OVERWRITE | _REPLACE, _APPEND, merges=True),
+    "replace_partitions": Operation("overwrite", frozenset(), _APPEND | _OVERWRITE, merges=True),
+    "rewrite": Operation("replace", _OVERWRITE, frozenset(), _REPLACE, merges=True),
+}
+OPERATION_TYPES: tuple[OperationType, ...] = tuple(OPERATIONS)
