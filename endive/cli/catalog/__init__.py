@@ -16,12 +16,14 @@ from endive.cli.catalog import (
     past,
     table_commands,
     through_time,
+    views,
 )
 
 app = typer.Typer(no_args_is_help=True, help="Iceberg tables that need nothing but a bucket.")
 app.command("init")(namespaces.init)
 app.command("namespaces")(namespaces.namespaces)
 app.command("tables")(namespaces.tables)
+app.command("views")(views.views)
 app.command("create")(table_commands.create)
 app.command("show")(table_commands.show)
 app.command("history")(past.history)
