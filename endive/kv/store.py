@@ -25,6 +25,7 @@ from endive.errors import (
     MissingObjectError,
     ProcedureFailedError,
 )
+from endive.kv.at_checkpoint import StoreAtCheckpoint
 from endive.kv.log.helping import pending
 from endive.kv.log.state import StoreState
 from endive.kv.maintenance.background import BackgroundMaintenance
@@ -38,7 +39,7 @@ from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
 from endive.kv.sst.merge import KeyRange
 from endive.kv.transaction import RESERVED, Transaction, TransactionFunction, run_function
-from endive.kv.views import create_checkpoint
+from endive.kv.views import create_checkpoint, delete_checkpoint, refresh_checkpoint
 from endive.kv.writer import Writer
 from endive.logs import log_event
 from endive.objects.api import ObjectStore, require_conditional_writes
@@ -308,6 +309,26 @@ class Store(Closing):
             lifetime_s=lifetime_s,
         )
         return created
+
+    def delete_checkpoint(self, checkpoint_id: str) -> None:
+        """Delete a checkpoint. Idempotent."""
+        self._require_open()
+        self.driver.run(delete_checkpoint(checkpoint_id))
+
+    def refresh_checkpoint(self, checkpoint_id: str, lifetime_s: int) -> None:
+        """Let a checkpoint expire `lifetime_s` from now; 0: never. `CheckpointGoneError` if it was deleted."""
+        self._require_open()
+        self.driver.run(refresh_checkpoint(checkpoint_id, lifetime_s))
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Return the checkpoints of the newest manifest."""
+        self.refresh()
+        return self.manifest.value.checkpoints
+
+    def at(self, checkpoint_id: str) -> StoreAtCheckpoint:
+        """Return the store as it was at a checkpoint, by id or by name. Close it after use."""
+        self._require_open()
+        return StoreAtCheckpoint(self.driver.objects, checkpoint_id)
 
     def compact(self, everything: bool = False) -> None:
         """Merge the WAL into the levels now, and merge levels; `everything`: into one run.
