@@ -285,6 +285,16 @@ class ReadOnlyError(EndiveError):
 
 
 @dataclass(eq=False)
+class AtCheckpointError(EndiveError):
+    """The store is open at a checkpoint, which never changes. Restore or clone the checkpoint to write."""
+
+    checkpoint: str
+
+    def __str__(self) -> str:
+        return f"this is checkpoint {self.checkpoint}, which is read-only; restore it, or clone it, to write"
+
+
+@dataclass(eq=False)
 class ForkedError(EndiveError):
     """The store was opened before this process was forked. Reopen it here; threads do not survive a fork."""
 

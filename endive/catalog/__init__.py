@@ -8,8 +8,8 @@
 In reading order: `model` (names, keys, records, and the interface of the store), `operations` (namespaces, tables, refs
 and dropped tables), `commit` (from a change to its rows: `change`, `base`, `decision`, `prepared`, `apply`,
 `committer`), `maintenance` (retention, expiry, purge, orphan files, checks), `settings` (every `endive.…` property),
-`connection` (from a URL to a store), `catalog` (KVCatalog) and `pyiceberg` (the plug-in). `iceberg` has PyIceberg's
-private names.
+`connection` (from a URL to a store), `checkpoints` and `clones`, `catalog` and `through_time` (KVCatalog) and
+`pyiceberg` (the plug-in). `iceberg` has PyIceberg's private names.
 """
 
 from endive.catalog.catalog import KVCatalog

@@ -13,9 +13,6 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     AssignUUIDUpdate,
@@ -26,12 +23,13 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from endive.catalog.checkpoints import Checkpoints
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.committer import CommittedTable, TableCommitter
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.prepared import NO_VERSION
 from endive.catalog.commit.publisher import Publisher
-from endive.catalog.connection import MEMORY, open_store, place_of, release_store, require_catalog, url_of
+from endive.catalog.connection import MEMORY, open_at, open_store, place_of, release_store, require_catalog, url_of
 from endive.catalog.maintenance import check as checks
 from endive.catalog.maintenance import expiry
 from endive.catalog.maintenance.clean_up import reparent_many
@@ -41,12 +39,12 @@ from endive.catalog.maintenance.purge import clear_if_dropped
 from endive.catalog.model.catalog_records import CommitRecord
 from endive.catalog.model.names import Identifier, table_of, text_of
 from endive.catalog.model.transaction import TransactionalStore
-from endive.catalog.operations import refs
 from endive.catalog.operations.namespaces import Namespaces, PropertiesChange
 from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore, checked_location
 from endive.catalog.operations.views import LoadedView, Views
 from endive.catalog.planner import plan_files
-from endive.catalog.settings import ATTEMPTS, ATTEMPTS_DEFAULT, require_known
+from endive.catalog.settings import AT, ATTEMPTS, ATTEMPTS_DEFAULT, require_known
+from endive.catalog.through_time import CatalogThroughTime
 from endive.closing import Closing
 from endive.drivers.blocking import random_id, unix_ms
 from endive.errors import CommitRetriesExhaustedError, ConfigurationError, EndiveError, OutcomeUnknownError
@@ -54,7 +52,7 @@ from endive.errors import CommitRetriesExhaustedError, ConfigurationError, Endiv
 Name = str | Identifier
 
 
-class KVCatalog(Closing):
+class KVCatalog(CatalogThroughTime, Closing):
     """Iceberg tables on a shared store. Safe to use from many threads.
 
     `KVCatalog.open(url)` opens one by its URL; `KVCatalog(store, …)` makes one on a store that is already open.
@@ -85,8 +83,10 @@ class KVCatalog(Closing):
         self.url = url or "the store"
         self.properties = dict(properties or {})
         self.files = MetadataFiles(self.properties)
+        self.files.read_only_at = self.properties.get(AT, "")
         self._publisher = Publisher(store, self.files)
-        self.tables = TablesInStore(store, self.files, self._publisher, new_id)
+        self.tables = TablesInStore(store, self.files, self._publisher, clock, new_id)
+        self._checkpoints = Checkpoints(store, self._publisher, clock, new_id)
         self.now_ms = clock
         self._new_id = new_id
         self._namespaces = Namespaces(store, new_id)
@@ -121,6 +121,9 @@ class KVCatalog(Closing):
         """
         require_known(properties or {}, "catalog", url)  # before anything is created
         place = place_of(url)
+        at = (properties or {}).get(AT, "")
+        if at:
+            return cls._open_at(place, url_of(warehouse) if warehouse else "", properties or {}, at)
         store = open_store(place, properties or {}, create)
         try:
             catalog = cls(store, url_of(warehouse) if warehouse else "", properties, create, url=place)
@@ -131,6 +134,24 @@ class KVCatalog(Closing):
             catalog.warehouse = catalog.warehouse or place
         catalog._release = lambda: release_store(place)
         return catalog
+
+    @classmethod
+    def _open_at(cls, place: str, warehouse: str, properties: Mapping[str, str], at: str) -> Self:
+        """Open the catalog as it was at a checkpoint."""
+        store = open_at(place, properties, at, unix_ms())
+        try:
+            catalog = cls(store, warehouse, properties, url=place)
+        except BaseException:
+            store.close()
+            raise
+        catalog.warehouse = catalog.warehouse or place
+        catalog._release = store.close
+        return catalog
+
+    @property
+    def at(self) -> str:
+        """The checkpoint that the catalog is open at, read-only; empty: it is open as it is now."""
+        return self.properties.get(AT, "")
 
     @classmethod
     def create(cls, url: str, warehouse: str | None = None, properties: Mapping[str, str] | None = None) -> Self:
@@ -387,58 +408,6 @@ class KVCatalog(Closing):
                 checked_location(change.identifier, update.location)
         reparent_many(self.store, change)
 
-    # History, branches and tags.
-
-    def history(self, identifier: Name) -> list[SnapshotLogEntry]:
-        """Return when which snapshot became current, oldest first."""
-        return list(self.load_table(identifier).metadata.snapshot_log)
-
-    def snapshots(self, identifier: Name) -> list[Snapshot]:
-        """Return a table's snapshots, oldest first."""
-        return list(self.load_table(identifier).metadata.snapshots)
-
-    def snapshot_at(self, identifier: Name, unix_ms: int) -> Snapshot:
-        """Return the snapshot that was current at a moment."""
-        return refs.snapshot_at(self.load_table(identifier).metadata, unix_ms)
-
-    def roll_back(self, identifier: Name, snapshot_id: int | None = None, unix_ms: int | None = None) -> LoadedTable:
-        """Make an earlier state of `main` current again, by snapshot id or by time."""
-        if (snapshot_id is None) == (unix_ms is None):
-            raise ConfigurationError("roll_back", ["either a snapshot id or a time, not both"])
-        return self._change(identifier, lambda now: refs.roll_back(now, snapshot_id, unix_ms))
-
-    def set_current_snapshot(self, identifier: Name, snapshot_id: int) -> LoadedTable:
-        """Make any snapshot of the table current, whether it is an ancestor of `main` or not."""
-
-        def change(metadata: TableMetadata) -> refs.RequirementsAndUpdates:
-            refs.snapshot_by_id(metadata, snapshot_id)
-            return refs.set_ref(metadata, MAIN_BRANCH, snapshot_id, SnapshotRefType.BRANCH)
-
-        return self._change(identifier, change)
-
-    def create_branch(
-        self, identifier: Name, name: str, snapshot_id: int | None = None, max_ref_age_ms: int | None = None
-    ) -> LoadedTable:
-        """Create a branch at a snapshot, or at the current one."""
-        kind = SnapshotRefType.BRANCH
-        return self._change(identifier, lambda now: refs.create_ref(now, name, snapshot_id, kind, max_ref_age_ms))
-
-    def create_tag(
-        self, identifier: Name, name: str, snapshot_id: int | None = None, max_ref_age_ms: int | None = None
-    ) -> LoadedTable:
-        """Create a tag at a snapshot, or at the current one."""
-        kind = SnapshotRefType.TAG
-        return self._change(identifier, lambda now: refs.create_ref(now, name, snapshot_id, kind, max_ref_age_ms))
-
-    def remove_ref(self, identifier: Name, name: str) -> LoadedTable:
-        """Remove a branch or a tag; the snapshots stay until they expire."""
-        return self._change(identifier, lambda now: refs.remove_ref(now, name))
-
-    def _change(self, identifier: Name, change: Callable[[TableMetadata], refs.RequirementsAndUpdates]) -> LoadedTable:
-        name = table_of(identifier)
-        requirements, updates = change(self.load_table(name).metadata)
-        return self.commit_and_load([TableChange(name, requirements, updates)])[0]
-
     # Files and maintenance.
 
     def plan_files(
@@ -480,7 +449,8 @@ class KVCatalog(Closing):
         Only files written before `older_than_unix_ms`: younger ones may belong to a commit in progress. `dry_run`:
         delete nothing, return the files that would be deleted.
         """
-        return list(expiry.remove_orphans(self.tables, table_of(identifier), older_than_unix_ms, dry_run))
+        name = table_of(identifier)
+        return list(expiry.remove_orphans(self.tables, name, older_than_unix_ms, dry_run, self.now_ms()))
 
     def maintain(
         self,
@@ -491,6 +461,8 @@ class KVCatalog(Closing):
 
         Safe beside writers and other maintenance, and to be interrupted at any moment. `tell` gets what is done next.
         """
+        if not options.dry_run:
+            self._checkpoints.clean_up()
         return maintain(self.tables, self.commit_many, self.now_ms, self._new_id, options, tell)
 
     def export_metadata(self, identifier: Name) -> str:

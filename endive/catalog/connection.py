@@ -12,14 +12,16 @@ from pathlib import Path
 from threading import Lock
 from urllib.parse import urlsplit
 
-from endive.catalog.model.catalog_records import FORMAT_VERSION, CatalogRecord
-from endive.catalog.model.keys import CATALOG
+from endive.catalog.model.catalog_records import FORMAT_VERSION, PLAIN_FORMAT_VERSION, CatalogRecord
+from endive.catalog.model.checkpoint_records import CheckpointRecord, CloneSource
+from endive.catalog.model.keys import CATALOG, CLONING, checkpoint_key
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.operations.retries import retrying
 from endive.catalog.settings import EXCLUSIVE, RECORDS, SHARED, WRITER
 from endive.drivers.blocking import random_id
-from endive.errors import CatalogNotFoundError, ConfigurationError, StoreNotFoundError
-from endive.kv import Store, StoreOptions
+from endive.errors import CatalogNotFoundError, ConfigurationError, NotInCatalogError, StoreNotFoundError
+from endive.kv import Reader, Store, StoreOptions
+from endive.kv.at_checkpoint import StoreAtCheckpoint
 from endive.objects import MemoryStore, ObjectStore, open_objects
 from endive.protocol.requests import Steps
 
@@ -142,13 +144,33 @@ def release_store(url: str) -> None:
                 del _memories[url]
 
 
+def open_at(url: str, properties: Mapping[str, str], name: str, now_ms: int) -> StoreAtCheckpoint:
+    """Return the store of a catalog at one of the catalog's checkpoints. Writes nothing."""
+    place = url if urlsplit(url).scheme == "memory" else f"{url}/{FOLDER}"
+    objects = open_place(place, properties)
+    try:
+        with Reader(objects) as reader:
+            body = reader.get(checkpoint_key(name))
+    except StoreNotFoundError as error:
+        raise CatalogNotFoundError(url) from error
+    record = CheckpointRecord.decoded(body) if body is not None else None
+    if record is None or not record.is_finished or record.is_expired(now_ms):
+        raise NotInCatalogError("Checkpoint", name, "" if record is None else "it has expired")
+    return StoreAtCheckpoint(objects, record.store_checkpoint, name)
+
+
 def require_catalog(store: TransactionalStore, url: str, warehouse: str, create: bool, now_ms: int) -> str:
     """Read the catalog's record, or `create` it; return the warehouse: the given one, or the catalog's own."""
 
     def make(tx: StoreTransaction) -> Steps[bytes]:
         body = yield from tx.get(CATALOG)
+        mark = yield from tx.get(CLONING)
+        if body is None and mark is not None:
+            source = CloneSource.decoded(mark)
+            problem = f"it is a clone of {source.url} that was interrupted, or is still being made"
+            raise ConfigurationError(url, [f"{problem}; `endive catalog clone {source.url} {url}` finishes it"])
         if body is None:
-            body = CatalogRecord(FORMAT_VERSION, now_ms, warehouse).encoded()
+            body = CatalogRecord(PLAIN_FORMAT_VERSION, now_ms, warehouse).encoded()
             tx.put(CATALOG, body)
         return body
 

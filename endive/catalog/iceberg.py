@@ -320,6 +320,10 @@ class CatalogWithStagedTables(MetastoreCatalog):
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return open_file_io({**self.properties, **properties}, location)
 
+    @staticmethod
+    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+        """Do nothing after a commit: the catalog has done it (`endive.catalog.commit.old_metadata`)."""
+
     def check_for_overlap(self, removals: set[str] | None, updates: Properties) -> None:
         """Raise if a property is both removed and set."""
         self._check_for_overlap(removals, updates)

@@ -28,6 +28,8 @@ WRITER = "endive.writer"
 SHARED, EXCLUSIVE = "shared", "exclusive"
 RECORDS = "endive.records"
 """URL of the record store, for object stores without conditional writes."""
+AT = "endive.at"
+"""Name of the checkpoint that a catalog is opened at, read-only."""
 METADATA_JSON = "endive.metadata-json"
 """When the metadata file of a table is written; the table's property overrides the catalog's."""
 BEFORE, BACKGROUND = "before-acknowledgement", "background"
@@ -112,6 +114,12 @@ SETTINGS = (
         BEFORE,
         "when a table's metadata file is written; the table's property overrides the catalog's",
         (BEFORE, BACKGROUND),
+    ),
+    Setting(
+        AT,
+        ("catalog",),
+        "",
+        "opens the catalog as it was at this [checkpoint](#the-whole-catalog-through-time), read-only",
     ),
     Setting(
         ATTEMPTS,

@@ -43,6 +43,9 @@ COMMANDS = {
         "Serve catalogs by Iceberg's REST protocol: for Spark SQL, Trino, Flink, DuckDB, PyIceberg and others.",
         "server",
     ),
+    "spark-sql": Later(
+        "Run Spark SQL on the tables of a catalog: Iceberg's own runtime, and nothing to set up.", "sql"
+    ),
 }
 
 
@@ -51,13 +54,13 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - Typer's own commands
         with naming_extra(COMMANDS[name].extra):
-            module = import_module(f"endive.cli.{name}")
+            module = import_module(f"endive.cli.{name.replace('-', '_')}")
         group = getattr(module, "app", None)
         if group is not None:
             group.rich_markup_mode = MARKUP
             return typer.main.get_group(group)
         single = typer.Typer(rich_markup_mode=MARKUP, add_completion=False)
-        single.command(name)(getattr(module, name))
+        single.command(name)(getattr(module, name.replace("-", "_")))
         return typer.main.get_command(single)
 
     def __iter__(self) -> Iterator[str]:

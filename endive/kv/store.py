@@ -25,6 +25,7 @@ from endive.errors import (
     MissingObjectError,
     ProcedureFailedError,
 )
+from endive.kv.at_checkpoint import StoreAtCheckpoint
 from endive.kv.log.helping import pending
 from endive.kv.log.state import StoreState
 from endive.kv.maintenance.background import BackgroundMaintenance
@@ -33,12 +34,13 @@ from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Written
 from endive.kv.procedures import Call
 from endive.kv.read_view import ReadView, rows_of
+from endive.kv.serving import collect_closed, serve, settle
 from endive.kv.sst.cache import BlockCache
 from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
 from endive.kv.sst.merge import KeyRange
 from endive.kv.transaction import RESERVED, Transaction, TransactionFunction, run_function
-from endive.kv.views import create_checkpoint
+from endive.kv.views import create_checkpoint, delete_checkpoint, refresh_checkpoint
 from endive.kv.writer import Writer
 from endive.logs import log_event
 from endive.objects.api import ObjectStore, require_conditional_writes
@@ -309,6 +311,26 @@ class Store(Closing):
         )
         return created
 
+    def delete_checkpoint(self, checkpoint_id: str) -> None:
+        """Delete a checkpoint. Idempotent."""
+        self._require_open()
+        self.driver.run(delete_checkpoint(checkpoint_id))
+
+    def refresh_checkpoint(self, checkpoint_id: str, lifetime_s: int) -> None:
+        """Let a checkpoint expire `lifetime_s` from now; 0: never. `CheckpointGoneError` if it was deleted."""
+        self._require_open()
+        self.driver.run(refresh_checkpoint(checkpoint_id, lifetime_s))
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Return the checkpoints of the newest manifest."""
+        self.refresh()
+        return self.manifest.value.checkpoints
+
+    def at(self, checkpoint_id: str) -> StoreAtCheckpoint:
+        """Return the store as it was at a checkpoint, by id or by name. Close it after use."""
+        self._require_open()
+        return StoreAtCheckpoint(self.driver.objects, checkpoint_id)
+
     def compact(self, everything: bool = False) -> None:
         """Merge the WAL into the levels now, and merge levels; `everything`: into one run.
 
@@ -340,12 +362,21 @@ class Store(Closing):
         """Refresh now and then if commits do not: another process may have compacted, or may want to write."""
         if self._writer.state.own_epoch:
             self._writer.refresh()
-            if self._writer.serve():
+            if serve(self._writer):
                 self._maintenance.hurry()
+
+    def settle(self) -> tuple[str, ...]:
+        """Carry out all intentions that are pending now; return the names of those whose procedures are unknown here.
+
+        Afterwards nothing that an intention of a dead process named will be referred to by a later commit, unless its
+        name was returned: what no row refers to can be deleted.
+        """
+        self._require_open()
+        return settle(self._writer, self.driver, self.cache)
 
     def collect_intentions(self) -> tuple[str, ...]:
         """Delete the intentions that nobody can carry out any more; return their names."""
-        return self._writer.collect_intentions()
+        return collect_closed(self._writer, self.driver, self.cache)
 
     # The rest.
 

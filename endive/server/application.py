@@ -2,15 +2,19 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
 
 from endive.catalog.catalog import KVCatalog
-from endive.logs import log_event
+from endive.errors import CommitConflictError
+from endive.logs import log_error
 from endive.server import namespaces, tables, views
 from endive.server.access import Tokens
 from endive.server.configuration import configuration
 from endive.server.errors import HttpError, as_http
 from endive.server.http import Request, Response, error_response, json_response
-from endive.server.routes import ROOTS, Call, Route, Router
+from endive.server.metrics import MEDIA_TYPE, OTHER, Metrics
+from endive.server.routes import ROOTS, Call, Handler, Route, Router
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +56,23 @@ PROBES = ("health", "ready")
 ENDPOINTS = [route.endpoint for route in ROUTES]
 
 
+@dataclass(frozen=True)
+class _Found:
+    """An operation, and the call of it."""
+
+    operation: str
+    """Its name in metrics."""
+    handler: Handler
+    call: Call
+    changes: bool = False
+    """Whether it may change something: then an error of unknown kind means an unknown outcome."""
+
+
+def _ok(_call: Call) -> Response:
+    """Answer while the process works."""
+    return json_response({"status": "ok"})
+
+
 class Application:
     """Answers requests on one or more catalogs. Safe to use from many threads.
 
@@ -66,45 +87,56 @@ class Application:
         self.warehouses = dict(warehouses)
         self._default = next(iter(warehouses))
         self._router = Router(ROUTES)
+        self.metrics = Metrics()
 
     def answer(self, request: Request) -> Response:
         """Return the response to a request; errors become Iceberg's error model."""
-        changes = request.method not in {"GET", "HEAD"}
+        began_s = perf_counter()
+        found: _Found | None = None
         try:
-            return self._answer(request)
+            found = self._find(request)
+            response = found.handler(found.call)
         except Exception as error:  # whatever it is, the client gets an answer
-            answered = as_http(error, changes)
+            if isinstance(error, CommitConflictError):
+                self.metrics.conflict(error.table)
+            answered = as_http(error, found is not None and found.changes)
             if answered.status >= 500:
-                log_event(
-                    log, "failed", level=logging.ERROR, method=request.method, path=request.path, error=str(error)
-                )
+                log_error(log, "failed", error, logging.ERROR, method=request.method, path=request.path)
                 log.debug("the error", exc_info=True)
-            return error_response(answered)
+            response = error_response(answered)
+        self.metrics.count(found.operation if found is not None else OTHER, response.status, perf_counter() - began_s)
+        return response
 
-    def _answer(self, request: Request) -> Response:
+    def _find(self, request: Request) -> "_Found":
+        """Return the operation of a request, if its caller may use it."""
         root, *segments = request.segments
+        catalog = self.warehouses[self._default]
         if root in PROBES and not segments:
-            return self._probe(root)
+            return _Found(f"GET /{root}", self._ready if root == "ready" else _ok, Call(catalog, request, {}))
         if self._tokens is not None:
             self._tokens.principal(request.headers)
+        if root == "metrics" and not segments:
+            return _Found("GET /metrics", self._metrics, Call(catalog, request, {}))
         if root != "v1" or not segments:
             raise HttpError(404, "NotFoundException", "Iceberg's REST catalog begins with /v1/")
         if segments == ["config"]:
-            return self._config(request)
-        catalog = self.warehouses[self._default]
+            return _Found("GET /v1/config", self._config, Call(catalog, request, {}))
         if segments[0] not in ROOTS:
             catalog = self._warehouse(segments.pop(0))
         route, names = self._router.find(request.method, tuple(segments))
-        return route.handler(Call(catalog, request, names))
+        return _Found(route.endpoint, route.handler, Call(catalog, request, names), route.changes)
 
-    def _probe(self, name: str) -> Response:
-        """Answer `/health` while the process works, and `/ready` while every catalog can be read."""
-        if name == "ready":
-            for catalog in self.warehouses.values():
-                catalog.list_namespaces()
-        return json_response({"status": "ok"})
+    def _ready(self, call: Call) -> Response:
+        """Answer while every catalog can be read."""
+        for catalog in self.warehouses.values():
+            catalog.list_namespaces()
+        return _ok(call)
 
-    def _config(self, request: Request) -> Response:
+    def _metrics(self, _call: Call) -> Response:
+        return Response(body=self.metrics.text().encode(), media_type=MEDIA_TYPE)
+
+    def _config(self, call: Call) -> Response:
+        request = call.request
         if request.method != "GET":
             raise HttpError(
                 405, "UnsupportedOperationException", "The configuration can only be read", {"allow": "GET"}

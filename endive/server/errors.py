@@ -46,6 +46,11 @@ def bad_request(message: str) -> HttpError:
     return HttpError(400, "BadRequestException", message)
 
 
+def missing_file(location: str) -> HttpError:
+    """Return the error of a metadata file that does not exist."""
+    return HttpError(404, "NotFoundException", f"Failed to open input stream for file: {location}")
+
+
 def not_acceptable(what: str) -> HttpError:
     """Return the error of something in the specification that this server does not support."""
     return HttpError(406, "UnsupportedOperationException", f"The server does not support {what}")
@@ -104,7 +109,6 @@ _KNOWN: tuple[tuple[type[Exception], Callable[[Any], HttpError]], ...] = (
     (AttemptsExhaustedError, lambda error: try_again(str(error))),
     (StorageAccessError, lambda error: HttpError(403, "ForbiddenException", str(error))),
     (CorruptObjectError, lambda error: HttpError(500, "InternalServerError", str(error))),
-    (FileNotFoundError, lambda error: HttpError(404, "NotFoundException", str(error))),
 )
 """Errors after which nothing was changed, and their answers."""
 

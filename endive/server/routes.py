@@ -60,7 +60,6 @@ class Route:
     handler: Handler
     changes: bool
     """Whether it may change something: then an error of unknown kind means an unknown outcome."""
-    announced: bool = True
 
     @property
     def endpoint(self) -> str:

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from endive.catalog.model.names import text_of
@@ -16,9 +15,10 @@ from endive.catalog.operations.tables_in_store import LoadedTable
 from endive.errors import AlreadyInCatalogError, NotInCatalogError
 from endive.server.changes import change_of, lost_field
 from endive.server.configuration import client_properties
-from endive.server.errors import HttpError, bad_request, not_acceptable
+from endive.server.errors import bad_request, missing_file, not_acceptable
 from endive.server.http import NO_CONTENT, Page, Request, Response, json_response
 from endive.server.messages import CommitTable, CommitTransaction, CreateTable, Json, RegisterTable, Rename
+from endive.server.metadata import metadata_json
 from endive.server.names import name_json, uuid_of
 from endive.server.routes import Call
 
@@ -99,7 +99,7 @@ def _require_metadata_file(location: str) -> None:
     """Report a missing metadata file where looking costs microseconds; on a bucket `endive catalog check` finds it."""
     parts = urlsplit(location)
     if parts.scheme in ("", "file") and not Path(parts.path).exists():
-        raise HttpError(404, "NotFoundException", f"Failed to open input stream for file: {location}")
+        raise missing_file(location)
 
 
 def _is_known(request: Request, tag: str) -> bool:
@@ -131,7 +131,10 @@ def register_table(call: Call) -> Response:
     name = (*call.namespace, asked.name)
     if asked.overwrite:
         raise not_acceptable("`overwrite` when a table is registered: drop it first")
-    return table_response(call, call.catalog.register_table(name, asked.metadata_location))
+    try:
+        return table_response(call, call.catalog.register_table(name, asked.metadata_location))
+    except FileNotFoundError as error:
+        raise missing_file(asked.metadata_location) from error
 
 
 def unregister_table(call: Call) -> Response:
@@ -187,13 +190,3 @@ def table_response(call: Call, loaded: LoadedTable, mode: str = "all") -> Respon
         "config": client_properties(call.catalog.properties),
     }
     return json_response(body, headers={"etag": etag(loaded, mode)})
-
-
-def metadata_json(metadata: TableMetadata, mode: str = "all") -> dict[str, Any]:
-    """Return the JSON of a table's metadata. `mode`: `refs` leaves out snapshots without a branch or tag."""
-    if mode == "refs":
-        named = {ref.snapshot_id for ref in metadata.refs.values()}
-        kept = [one for one in metadata.snapshots if one.snapshot_id in named]
-        metadata = metadata.model_copy(update={"snapshots": kept})
-    body: dict[str, Any] = BaseModel.model_dump(metadata, mode="json", exclude_none=True, by_alias=True)
-    return body

@@ -3,7 +3,7 @@
 from endive.catalog.model.names import text_of
 from endive.catalog.operations.views import LoadedView
 from endive.errors import NotInCatalogError
-from endive.server.errors import bad_request
+from endive.server.errors import bad_request, missing_file
 from endive.server.http import NO_CONTENT, Page, Response, json_response
 from endive.server.messages import CommitTable, CreateView, RegisterTable, Rename
 from endive.server.names import name_json, uuid_of
@@ -69,7 +69,10 @@ def rename_view(call: Call) -> Response:
 def register_view(call: Call) -> Response:
     """Add a view by its metadata file."""
     asked = call.request.decoded(RegisterTable)
-    return view_response(call.catalog.register_view((*call.namespace, asked.name), asked.metadata_location))
+    try:
+        return view_response(call.catalog.register_view((*call.namespace, asked.name), asked.metadata_location))
+    except FileNotFoundError as error:
+        raise missing_file(asked.metadata_location) from error
 
 
 def view_response(loaded: LoadedView) -> Response:

@@ -3,6 +3,7 @@
 with spark_session() as spark:                       # or your own session: use(spark)
 spark.read.format("endive").option("catalog", url).load("db.table")
 read_native(spark, url, "db.table")              # a scan by Spark's own Parquet reader
+with sql_session(url) as spark:                      # Spark SQL with Iceberg's own runtime: lake.db.table
 """
 
 from importlib import import_module
@@ -12,14 +13,17 @@ if TYPE_CHECKING:
     from endive.spark.session import spark_session
     from endive.spark.source.data_source import EndiveSource, register
     from endive.spark.source.native import read_native
+    from endive.spark.sql import catalog, sql_session
     from endive.spark.using import use
 
-__all__ = ["EndiveSource", "read_native", "register", "spark_session", "use"]
+__all__ = ["EndiveSource", "catalog", "read_native", "register", "spark_session", "sql_session", "use"]
 
 _MODULES = {
     "EndiveSource": "source.data_source",
+    "catalog": "sql",
     "register": "source.data_source",
     "read_native": "source.native",
+    "sql_session": "sql",
     "use": "using",
 }
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Generator
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from endive.catalog.model.transaction import StoreTransaction, TransactionFunction
+from endive.errors import CheckpointGoneError
 from endive.protocol.requests import Request, Steps
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class DictStore:
         self.transactions = 0
         self.before: Callable[[], object] | None = None
         self.after: Callable[[], object] | None = None
+        self.copies: dict[DictCheckpoint, dict[bytes, bytes]] = {}
 
     def transact(self, function: TransactionFunction[T]) -> T:
         before, self.before = self.before, None
@@ -86,8 +88,41 @@ class DictStore:
     def read_cached(self, function: TransactionFunction[T]) -> T:
         return self.read(function)
 
+    def settle(self) -> tuple[str, ...]:
+        return ()
+
+    # Checkpoints: copies of all rows.
+
+    def checkpoint(self, lifetime_s: int, name: str = "") -> "DictCheckpoint":
+        created = DictCheckpoint(f"{len(self.copies)}-{name}", name)
+        with self.lock:
+            self.copies[created] = dict(self.rows)
+        return created
+
+    def delete_checkpoint(self, checkpoint_id: str) -> None:
+        self.copies = {one: rows for one, rows in self.copies.items() if one.id != checkpoint_id}
+
+    def refresh_checkpoint(self, checkpoint_id: str, lifetime_s: int) -> None:
+        pass
+
+    def checkpoints(self) -> "tuple[DictCheckpoint, ...]":
+        return tuple(self.copies)
+
+    def at(self, checkpoint_id: str) -> "DictStore":
+        past = DictStore()
+        for one, rows in self.copies.items():
+            if one.id == checkpoint_id:
+                past.rows = dict(rows)
+                return past
+        raise CheckpointGoneError(checkpoint_id)
+
     def close(self) -> None:
         pass
+
+
+class DictCheckpoint(NamedTuple):
+    id: str
+    name: str
 
 
 class Died(BaseException):

@@ -1,5 +1,7 @@
 """PyIceberg's own tests of its catalogs, run against the plug-in.
 
+`catalogs-by-rest` runs the catalogs' tests through PyIceberg's own REST client, on a server of ours.
+
 The suite comes with the source distribution of the PyIceberg that is installed, fetched by the package client of the
 machine; `pyiceberg_suite/plugged_in.py` hands its tests our catalog, and `pyiceberg_suite/differences.toml` has the
 tests that cannot pass, each with its reason. Without a network the tests here are skipped.
@@ -103,23 +105,26 @@ def suite(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("tests", "passed_min"),
+    ("tests", "passed_min", "mode"),
     [
-        pytest.param(CATALOGS, 700, id="catalogs"),
-        pytest.param(TABLES, 140, id="tables"),
-        pytest.param(INTEGRATION, 500, id="integration"),
+        pytest.param(CATALOGS, 700, "", id="catalogs"),
+        pytest.param(TABLES, 140, "", id="tables"),
+        pytest.param(INTEGRATION, 500, "", id="integration"),
+        pytest.param(CATALOGS[:1], 200, "rest", id="catalogs-by-rest"),
     ],
 )
 @pytest.mark.campaign  # it fetches packages that no lock holds
 @pytest.mark.xdist_group("PyIceberg's suite")
-def test_pyiceberg_s_suite(client: Client, suite: Path, tmp_path: Path, tests: list[str], passed_min: int) -> None:
+def test_pyiceberg_s_suite(
+    client: Client, suite: Path, tmp_path: Path, tests: list[str], passed_min: int, mode: str
+) -> None:
     report = tmp_path / "report.xml"
     command = ["python", "-P", "-m", "pytest", "-q", "-p", "plugged_in", "-p", "no:cacheprovider", "--tb=short", "-rs"]
 
     done = client.run(
         [*command, f"--basetemp={tmp_path / 'places'}", f"--junitxml={report}", *tests],
         suite,
-        {"PYTHONPATH": str(PLUG_IN), "TMPDIR": str(tmp_path)},
+        {"PYTHONPATH": str(PLUG_IN), "TMPDIR": str(tmp_path), "ENDIVE_SUITE": mode},
     )
 
     assert done.returncode == 0, done.stdout[-20_000:]

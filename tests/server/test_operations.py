@@ -207,3 +207,23 @@ def test_probes_need_no_version_and_no_token(application: Application, path: str
     from endive.server.http import Request
 
     assert application.answer(Request("GET", f"/{path}")).status == 200
+
+
+def test_metrics_count_requests_and_conflicts(application: Application) -> None:
+    from endive.server.http import Request
+
+    create_table(application)
+    stale = {"requirements": [{"type": "assert-create"}], "updates": [set_property("a", "1")]}
+    error(application, "POST", "namespaces/db/tables/events", stale)
+
+    text = application.answer(Request("GET", "/metrics")).body.decode()
+    commit = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}"
+    assert f'endive_requests_total{{operation="{commit}",status="409"}} 1' in text
+    assert f'endive_request_seconds_bucket{{operation="{commit}",le="+Inf"}} 1' in text
+    assert 'endive_commit_conflicts_total{table="db.events"} 1' in text
+
+
+def test_a_missing_file_cannot_be_registered(application: Application) -> None:
+    for path in ("register", "register-view"):
+        body = {"name": "t", "metadata-location": "file:///nowhere/v1.metadata.json"}
+        assert error(application, "POST", f"namespaces/db/{path}", body) == (404, "NotFoundException")

@@ -1,11 +1,14 @@
 """Views: by REST and in the catalog."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from endive.catalog import KVCatalog
+from endive.cli.app import app
 from endive.errors import AlreadyInCatalogError, CommitConflictError, ConfigurationError, NotInCatalogError
 from endive.server.application import Application
 from tests.server.calls import SCHEMA, VERSION, answer, create_table, error, send
@@ -138,3 +141,19 @@ def test_the_catalog_has_views(catalog: KVCatalog) -> None:
     with pytest.raises(NotInCatalogError, match="View does not exist"):
         catalog.drop_view("db.v")
     assert catalog.check() == []
+
+
+def test_the_command_line_lists_shows_and_drops_views(catalog: KVCatalog) -> None:
+    catalog.create_namespace("db")
+    catalog.create_view("db.v", SCHEMA, VERSION)
+
+    def run(*words: str) -> str:
+        result = CliRunner().invoke(app, ["catalog", "views", catalog.url.removeprefix("file://"), *words])
+        assert result.exception is None or isinstance(result.exception, NotInCatalogError), result.exception
+        return result.output if result.exception is None else str(result.exception)
+
+    assert "db.v" in run()
+    assert json.loads(run("db", "--json"))[0]["dialects"] == ["spark"]
+    assert "select * from events" in run("--show", "db.v")
+    assert "dropped the view db.v" in run("--drop", "db.v")
+    assert "lists what there is" in run("--drop", "db.v")

@@ -28,6 +28,7 @@ from endive.catalog.commit.group_commit import GroupCommitter, can_group
 from endive.catalog.commit.groups import TableQueues, Waiting
 from endive.catalog.commit.manifests import changed_files, own_list
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.old_metadata import delete_dropped_files
 from endive.catalog.commit.prepared import PreparedCommit, compute_rows, whole_metadata
 from endive.catalog.commit.rebase import KnownLists, rebase, write_lists
 from endive.catalog.commit.turns import Turns
@@ -126,6 +127,8 @@ class TableCommitter:
                     self._in_background |= names if applies else set()
                     for one, commit in zip(decided, commits, strict=True):
                         self._delete_replaced_lists(one, commit.change)
+                        if one.base is not None and commit.rows is not None:
+                            delete_dropped_files(self.store, self.files, one.base.record, commit.rows.record)
                     return [_committed(one, record) for one, record in zip(commits, result, strict=True)]
                 self._in_background -= names
                 lost += turn.is_taken

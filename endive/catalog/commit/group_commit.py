@@ -29,6 +29,7 @@ from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
 from endive.catalog.commit.groups import CommittedState, GroupResult, Past, TableQueue, Waiting
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.old_metadata import ENABLED, delete_dropped_files, dropped_files
 from endive.catalog.commit.prepared import ChangedRows, advanced, compute_rows
 from endive.catalog.commit.rebase import KnownLists, NewList, rebase, write_lists
 from endive.catalog.commit.turns import Turns
@@ -168,6 +169,7 @@ class GroupCommitter:
                 queue.is_contended = lost > 0
                 queue.past = _past_after(chain)
                 self._answer(chain, outcome)
+                self._delete_old_metadata(chain)
             for link in chain.links:
                 link.waiting.error = link.error
 
@@ -285,6 +287,17 @@ class GroupCommitter:
                 state = CommittedState(last.record.version, chain.metadata, last.record.metadata_location)
             change = link.change if link.change is not None else link.waiting.change
             link.waiting.committed = GroupResult(record, change, state)
+
+    def _delete_old_metadata(self, chain: Chain) -> None:
+        """Delete old metadata files; unless the table asks for it, without letting the leader wait."""
+        before, last = chain.base.record, chain.last
+        if last is None or not chain.written or not dropped_files(before, last.record):
+            return
+        delete = partial(delete_dropped_files, self.store, self.files, before, last.record)
+        if ENABLED in last.record.metadata.properties:
+            delete()  # whoever sets the property expects the files to be gone
+        else:
+            self._writers.submit(delete)
 
     def _answer_repeats(self, chain: Chain, outcome: AlreadyCommitted) -> None:
         """Answer the members that had been committed before by their stored results."""

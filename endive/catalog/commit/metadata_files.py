@@ -14,7 +14,7 @@ from endive.catalog.file_io import open_file_io
 from endive.catalog.iceberg import metadata_file_version
 from endive.catalog.model.metadata_json import metadata_json
 from endive.catalog.settings import BACKGROUND, BEFORE, METADATA_JSON
-from endive.errors import ConfigurationError
+from endive.errors import AtCheckpointError, ConfigurationError
 
 IO_MAX = 64
 """FileIO objects that are kept from commit to commit, by scheme and properties: they hold connections."""
@@ -27,6 +27,8 @@ class MetadataFiles:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = dict(properties)
+        self.read_only_at = ""
+        """The checkpoint that the catalog is open at; nothing is written then."""
         self._shared_io = lru_cache(maxsize=IO_MAX)(_new_io)
 
     def io(self, location: str, properties: Mapping[str, str] | None = None) -> FileIO:
@@ -53,6 +55,8 @@ class MetadataFiles:
 
     def write(self, metadata: TableMetadata, location: str) -> None:
         """Write a metadata file. Its location is unique, so it is not checked whether a file exists there."""
+        if self.read_only_at:
+            raise AtCheckpointError(self.read_only_at)
         # Past PyIceberg's own method, which refuses tables of format 3.
         body = metadata_json(metadata, exclude_none=not _says_no_snapshot())
         compress = Compressor.get_compressor(location).bytes_compressor()

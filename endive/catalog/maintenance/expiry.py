@@ -1,22 +1,28 @@
 """Maintenance of tables with their files: expire snapshots, remove orphan files, index the files of imported tables."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
+
+from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.manifests import all_files, read_list
 from endive.catalog.connection import open_place
 from endive.catalog.maintenance.candidates import named_by, orphans, overlaps, reachable, unneeded
 from endive.catalog.maintenance.clean_up import delete_pending
+from endive.catalog.maintenance.protection import held_by, locations_at, owned, owned_location
 from endive.catalog.maintenance.purge import clear_dropped, delete_files, require_gc_enabled
 from endive.catalog.maintenance.retention import expiring, removal
 from endive.catalog.model.catalog_records import SnapshotRecord
+from endive.catalog.model.checkpoint_records import CheckpointRecord
 from endive.catalog.model.file_rows import ALL, file_rows
 from endive.catalog.model.keys import snapshot_key
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
-from endive.catalog.operations.table_rows import all_tables, find_table
+from endive.catalog.operations.checkpoint_rows import holding
+from endive.catalog.operations.table_rows import TableView, all_tables, find_table, load_table
 from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore
 from endive.errors import ConfigurationError, EndiveError, NotInCatalogError
 from endive.protocol.requests import Steps
@@ -45,38 +51,72 @@ def expire(
     """Remove old branches, tags and snapshots from a table, then the files that no other snapshot needs."""
     table = tables.load(name)
     require_gc_enabled(name, table.metadata)
-    clear_dropped(tables.store, tables.files)
+    clear_dropped(tables.store, tables.files, now_ms)
     clean_up(tables.store, name)
     expiry = expiring(table.metadata, now_ms, older_than_unix_ms, keep_last)
     if not expiry:
         return ExpiredSnapshots()
     commit([TableChange(name, *removal(table.metadata, expiry))])
     gone = [one for one in table.metadata.snapshots if one.snapshot_id in expiry.snapshot_ids]
-    remaining = _same(table, tables.load(name)).metadata.snapshots
-    io = tables.files.io(table.metadata.location, table.metadata.properties)
-    deleted = delete_files(io, unneeded(io, gone, remaining)) if gone else ()
+    deleted = _delete_unneeded(tables, table, gone, now_ms) if gone else ()
     return ExpiredSnapshots(expiry.snapshot_ids, deleted, expiry.refs)
 
 
-def remove_orphans(tables: TablesInStore, name: Identifier, older_than_unix_ms: int, dry_run: bool) -> tuple[str, ...]:
-    """Delete old files below a table's location that the table does not need; return them."""
+def _delete_unneeded(
+    tables: TablesInStore, table: LoadedTable, gone: Sequence[Snapshot], now_ms: int
+) -> tuple[str, ...]:
+    """Delete the files of removed snapshots that neither the table nor a checkpoint needs."""
+    name = table.identifier
+    (view, location), checkpoints = holding(tables.store, lambda tx: _view_and_location(tx, name), now_ms)
+    _require_same(table.uuid, view, name)
+    held = held_by(tables.store, checkpoints, table.uuid)
+    remaining = {one.snapshot_id: one for one in (*view.metadata.snapshots, *held.snapshots)}
+    io = tables.files.io(table.metadata.location, table.metadata.properties)
+    return delete_files(io, owned(unneeded(io, gone, list(remaining.values())), location))
+
+
+def _view_and_location(tx: StoreTransaction, name: Identifier) -> Steps[tuple[TableView, str | None]]:
+    """Return a table, and where its own files are if it is cloned."""
+    view = yield from load_table(tx, name)
+    location = yield from owned_location(tx, view.record.uuid)
+    return view, location
+
+
+def remove_orphans(
+    tables: TablesInStore, name: Identifier, older_than_unix_ms: int, dry_run: bool, now_ms: int
+) -> tuple[str, ...]:
+    """Delete old files below a table's location that neither the table nor a checkpoint needs; return them."""
     before = tables.load(name)
     location = before.metadata.location
-    _require_alone(tables.store, name, location)
     place = open_place(location, tables.files.properties)
     # An empty object may be PyArrow's marker of a folder on S3, which it creates when it deletes a file there.
     listed = [(f"{location}/{one.path}", one.modified_unix_ms) for one in place.list("") if one.size_bytes]
-    table = _same(before, tables.load(name))  # after the listing: commits in between are seen
     if not dry_run:
-        require_gc_enabled(name, table.metadata)
-    io = tables.files.io(location, table.metadata.properties)
-    needed = reachable(io, table.metadata.snapshots).paths | named_by(table.metadata, table.metadata_location)
-    found = orphans(listed, needed, older_than_unix_ms)
+        _require_settled(tables.store, name)
+    # After the listing: commits in between are seen.
+    (view, own), checkpoints = holding(tables.store, lambda tx: _view_and_location(tx, name), now_ms)
+    _require_same(before.uuid, view, name)
+    _require_alone(tables.store, name, view.record.uuid, location, checkpoints)
+    metadata = view.metadata
+    if not dry_run:
+        require_gc_enabled(name, metadata)
+    io = tables.files.io(location, metadata.properties)
+    needed = reachable(io, metadata.snapshots).paths | named_by(metadata, view.record.metadata_location)
+    needed |= held_by(tables.store, checkpoints, view.record.uuid).paths(io, metadata.snapshots)
+    found = tuple(owned(orphans(listed, needed, older_than_unix_ms), own))
     if dry_run:
         return found
-    clear_dropped(tables.store, tables.files)
+    clear_dropped(tables.store, tables.files, now_ms)
     clean_up(tables.store, name)
     return delete_files(io, found)
+
+
+def _require_settled(store: TransactionalStore, name: Identifier) -> None:
+    """Carry out what processes have announced before they died: it may refer to files that nothing refers to yet."""
+    left = store.settle()
+    if left:
+        problem = f"{len(left)} announced commits are of a newer version of Endive: remove orphans with that version"
+        raise ConfigurationError(text_of(name), [problem])
 
 
 def index_files(tables: TablesInStore, name: Identifier) -> int:
@@ -113,19 +153,22 @@ def clean_up(store: TransactionalStore, name: Identifier) -> None:
         logger.warning("file rows of expired snapshots of %s are left", text_of(name), exc_info=True)
 
 
-def _same(before: LoadedTable, now: LoadedTable) -> LoadedTable:
-    """Return the table as it is now; raise if it is another table of the same name, with other files."""
-    if now.uuid != before.uuid:
-        raise NotInCatalogError("Table", text_of(before.identifier), "another table has this name now")
-    return now
+def _require_same(uuid: UUID, view: TableView, name: Identifier) -> None:
+    """Raise if it is another table of the same name, with other files."""
+    if view.record.uuid != uuid:
+        raise NotInCatalogError("Table", text_of(name), "another table has this name now")
 
 
-def _require_alone(store: TransactionalStore, name: Identifier, location: str) -> None:
-    others = [
-        text_of(record.identifier)
-        for record in store.read(all_tables)
-        if record.identifier != name and overlaps(location, record.metadata.location)
+def _require_alone(
+    store: TransactionalStore, name: Identifier, uuid: UUID, location: str, checkpoints: Sequence[CheckpointRecord]
+) -> None:
+    """Raise if another table, of the catalog or of a checkpoint, is in the same location."""
+    others = {record.uuid: (text_of(record.identifier), record.metadata.location) for record in store.read(all_tables)}
+    others = locations_at(store, checkpoints) | others
+    problems = [
+        f"{other} is in the same location, so that no file can be called an orphan"
+        for each, (other, place) in others.items()
+        if each != uuid and overlaps(location, place)
     ]
-    if others:
-        problems = [f"{other} is in the same location, so that no file can be called an orphan" for other in others]
+    if problems:
         raise ConfigurationError(text_of(name), problems)

@@ -128,7 +128,7 @@ def maintain(
     report = MaintenanceReport(options.dry_run)
     report.dropped = len(tables.store.read(dropped_tables))
     if not options.dry_run:
-        clear_dropped(tables.store, tables.files)
+        clear_dropped(tables.store, tables.files, now_ms())
     names = options.tables or tuple(record.identifier for record in tables.store.read(all_tables))
     for name in names:
         tell(text_of(name))
@@ -187,7 +187,7 @@ def _maintain_table(
         done.snapshots, done.refs, done.files = len(gone.snapshot_ids), list(gone.refs), len(gone.deleted_files)
     except CommitConflictError:  # a branch or tag was set meanwhile: the next maintenance looks again
         logger.info("snapshots of %s were not expired: a commit came first", text_of(name), exc_info=True)
-    _note_orphans(done, lambda: remove_orphans(tables, name, now_ms - options.orphan_age_ms, dry_run=False))
+    _note_orphans(done, lambda: remove_orphans(tables, name, now_ms - options.orphan_age_ms, False, now_ms))
 
 
 def _look_at(
@@ -209,7 +209,7 @@ def _look_at(
     remaining = [one for one in metadata.snapshots if one.snapshot_id not in expiry.snapshot_ids]
     done.snapshots, done.refs = len(gone), list(expiry.refs)
     done.files = len(unneeded(io, gone, remaining)) if gone else 0
-    _note_orphans(done, lambda: remove_orphans(tables, name, now_ms - options.orphan_age_ms, dry_run=True))
+    _note_orphans(done, lambda: remove_orphans(tables, name, now_ms - options.orphan_age_ms, True, now_ms))
 
 
 def _note_manifests(done: TableMaintenance, rewritten: RewrittenManifests) -> None:

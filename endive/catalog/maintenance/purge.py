@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from uuid import UUID
 
 from pyiceberg.io import FileIO
@@ -10,8 +11,10 @@ from pyiceberg.utils.properties import property_as_bool
 
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.maintenance.candidates import named_by, reachable
+from endive.catalog.maintenance.protection import held_by, owned, owned_location
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
+from endive.catalog.operations.checkpoint_rows import holding
 from endive.catalog.operations.dropped_tables import DroppedTable, clear_rows, dropped_tables, find_dropped, note_purged
 from endive.catalog.operations.table_rows import TableView, whole_view
 from endive.errors import ConfigurationError, CorruptObjectError, EndiveError
@@ -47,41 +50,56 @@ def delete_files(io: FileIO, locations: Iterable[str]) -> tuple[str, ...]:
     return tuple(deleted)
 
 
-def finish_drop(store: TransactionalStore, files: MetadataFiles, uuid: UUID) -> None:
+def finish_drop(store: TransactionalStore, files: MetadataFiles, uuid: UUID, now_ms: int) -> bool:
     """Delete a dropped table's files if they are to be purged, then its rows. Idempotent, from any process.
 
-    Missing files are skipped: an earlier try may have deleted them. The first metadata file, list or manifest that is
-    missing or damaged is raised when everything else is deleted.
+    False: a checkpoint needs the files, so that they stay until the checkpoint is gone. Missing files are skipped: an
+    earlier try may have deleted them. The first metadata file, list or manifest that is missing or damaged is raised
+    when everything else is deleted.
     """
-    found = store.read(lambda tx: _dropped_view(tx, uuid))
+    found, checkpoints = holding(store, lambda tx: _dropped_view(tx, uuid), now_ms)
     if found is None:
-        return
-    dropped, view = found
-    problem = _purge(files, view) if dropped.purge else None
+        return True
+    if found.dropped.purge and (held := held_by(store, checkpoints, uuid)).names:
+        name, words = text_of(found.dropped.table.identifier), "its files are kept until the checkpoint is gone"
+        logger.info("%s: dropped, but %s has it: %s", name, ", ".join(held.names), words)
+        return False
+    problem = _purge(files, found) if found.dropped.purge else None
     try:
-        if dropped.purge:
+        if found.dropped.purge:
             store.transact(lambda tx: note_purged(tx, uuid))
         clear_rows(store, uuid)
     except EndiveError:  # the table is dropped all the same
-        logger.warning("rows of the dropped table %s are left", text_of(dropped.table.identifier), exc_info=True)
+        logger.warning("rows of the dropped table %s are left", text_of(found.dropped.table.identifier), exc_info=True)
     if problem is not None:
         raise problem
+    return True
 
 
-def _dropped_view(tx: StoreTransaction, uuid: UUID) -> Steps[tuple[DroppedTable, TableView] | None]:
+@dataclass(frozen=True, slots=True)
+class _DroppedView:
+    dropped: DroppedTable
+    view: TableView
+    location: str | None
+    """Where its own files are, if it is cloned."""
+
+
+def _dropped_view(tx: StoreTransaction, uuid: UUID) -> Steps[_DroppedView | None]:
     dropped = yield from find_dropped(tx, uuid)
     if dropped is None:
         return None
     view = yield from whole_view(tx, dropped.table)
-    return dropped, view
+    location = yield from owned_location(tx, uuid)
+    return _DroppedView(dropped, view, location)
 
 
-def _purge(files: MetadataFiles, view: TableView) -> FileNotFoundError | CorruptObjectError | None:
+def _purge(files: MetadataFiles, found: _DroppedView) -> FileNotFoundError | CorruptObjectError | None:
     """Delete all files of a dropped table; return the first that could not be found or read."""
-    metadata = view.metadata
+    metadata = found.view.metadata
     problems: list[FileNotFoundError | CorruptObjectError] = []
     io = files.io(metadata.location, metadata.properties)
-    delete_files(io, files_to_purge(io, metadata, view.record.metadata_location, problems))
+    paths = files_to_purge(io, metadata, found.view.record.metadata_location, problems)
+    delete_files(io, owned(paths, found.location))
     return problems[0] if problems else None
 
 
@@ -101,13 +119,14 @@ def files_to_purge(
     return [path for group in groups for path in sorted(group)]
 
 
-def clear_dropped(store: TransactionalStore, files: MetadataFiles) -> int:
-    """Finish interrupted drops; return how many. One that fails is left for the next time."""
+def clear_dropped(store: TransactionalStore, files: MetadataFiles, now_ms: int) -> int:
+    """Finish interrupted drops; return how many. One that fails, or that a checkpoint holds, is left."""
     finished = 0
     for one in store.read(dropped_tables):
         name = text_of(one.table.identifier)
         try:
-            finish_drop(store, files, one.uuid)
+            if not finish_drop(store, files, one.uuid, now_ms):
+                continue
         except FileNotFoundError:
             pass  # deleted by the interrupted try
         except (CorruptObjectError, OSError):

@@ -12,6 +12,7 @@ from endive.catalog.model.catalog_records import (
     TableRecord,
     decoded_history,
 )
+from endive.catalog.model.checkpoint_records import CheckpointRecord
 from endive.catalog.model.file_rows import decoded_file
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
@@ -52,7 +53,7 @@ class RowsReport:
 def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     """Check every row by itself."""
     spaces: dict[str, Rows] = {}
-    for space in (keys.NAMESPACES, keys.TABLES, keys.VIEWS, keys.DROPPED, *BY_UUID):
+    for space in (keys.NAMESPACES, keys.TABLES, keys.VIEWS, keys.DROPPED, keys.CHECKPOINTS, *BY_UUID):
         spaces[space] = yield from tx.scan(space.encode())
     results = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
     records, findings = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
@@ -65,6 +66,10 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     findings += _read(spaces[keys.HISTORY], decoded_history, lambda _, key: key)[1]
     findings += _read(results, CommitRecord.decoded, lambda _, key: key)[1]
     findings += _read(spaces[keys.IMPORTED], bytes.decode, lambda _, key: key)[1]
+    findings += _read(spaces[keys.CLONED], bytes.decode, lambda _, key: key)[1]
+    findings += _read(spaces[keys.CHECKPOINTS], CheckpointRecord.decoded, lambda one, _: keys.checkpoint_key(one.name))[
+        1
+    ]
     findings += _read(
         spaces[keys.FILES], decoded_file, lambda one, key: key if key.endswith(one.file.file_path.encode()) else b""
     )[1]
@@ -85,7 +90,7 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     return RowsReport(names, findings + _shared_uuids(records), len(spaces[keys.SNAPSHOTS]), leftovers)
 
 
-BY_UUID = (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.IMPORTED)
+BY_UUID = (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.IMPORTED, keys.CLONED)
 
 
 def _uuid_of(key: bytes, space: str) -> str:

@@ -21,8 +21,12 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from endive.catalog.model.encoding import DecodeCache, SchemaJson, decodes
 from endive.catalog.model.names import Identifier
 
-FORMAT_VERSION = 1
-"""Version of the records' format; raised when an older Endive could not read them."""
+FORMAT_VERSION = 2
+"""Newest version of the records' format that is known here; an older Endive refuses a catalog of a newer one.
+
+1: tables and namespaces. 2: there are checkpoints or cloned tables, whose files an older Endive would delete."""
+PLAIN_FORMAT_VERSION = 1
+"""Version of a catalog without checkpoints and clones."""
 
 TABLES_BYTES_CACHED = 4 * 1024 * 1024
 """Size of the cache of table records, in bytes of JSON; decoded they take some ten times as much memory. A record of a

@@ -11,6 +11,9 @@
     __commits/{uuid}/version/{version}           the commit id of a version, so that old results can be deleted
     __imported/{uuid}                            the metadata file that a table was registered by
     __dropped/{uuid}                             a dropped table, until its rows are deleted
+    __checkpoints/{name}                         a checkpoint of the whole catalog
+    __cloned/{uuid}                              the location of the files that a cloned table owns
+    __cloning                                    of a catalog that is being made as a clone
 
 Snapshots and files are under the table's uuid, so that a rename writes one record. The levels of a namespace are joined
 by dots, and everything in a name but letters, digits, `_`, `-` and `~` is written as in URLs (`%2E` for a dot): keys
@@ -33,6 +36,9 @@ FILES = "__files/"
 COMMITS = "__commits/"
 IMPORTED = "__imported/"
 DROPPED = "__dropped/"
+CHECKPOINTS = "__checkpoints/"
+CLONED = "__cloned/"
+CLONING = b"__cloning"
 
 
 def escaped(text: str) -> str:
@@ -163,3 +169,13 @@ def imported_key(uuid: UUID) -> bytes:
 def dropped_key(uuid: UUID) -> bytes:
     """Return the key of the mark of a dropped table."""
     return f"{DROPPED}{uuid}".encode()
+
+
+def checkpoint_key(name: str) -> bytes:
+    """Return the key of a checkpoint."""
+    return f"{CHECKPOINTS}{escaped(name)}".encode()
+
+
+def cloned_key(uuid: UUID) -> bytes:
+    """Return the key of the location of the files that a cloned table owns."""
+    return f"{CLONED}{uuid}".encode()

@@ -4,7 +4,7 @@ A transaction function is a generator over a transaction, without I/O of its own
 store and under the explorer. It may run several times, and may depend on nothing but what it reads and its arguments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from endive.protocol.requests import Steps
@@ -57,6 +57,44 @@ class TransactionalStore(Protocol):
         """Run a transaction function that changes nothing, on the last state that this process knows."""
         ...
 
+    def settle(self) -> tuple[str, ...]:
+        """Carry out all transactions that other processes have announced; return those that cannot be."""
+        ...
+
+    def checkpoint(self, lifetime_s: int, name: str = "") -> "StoreCheckpoint":
+        """Create a checkpoint of the present state; `lifetime_s` 0: it never expires."""
+        ...
+
+    def delete_checkpoint(self, checkpoint_id: str) -> None:
+        """Delete a checkpoint. Idempotent."""
+        ...
+
+    def refresh_checkpoint(self, checkpoint_id: str, lifetime_s: int) -> None:
+        """Let a checkpoint expire `lifetime_s` from now; 0: never."""
+        ...
+
+    def checkpoints(self) -> "Sequence[StoreCheckpoint]":
+        """Return the store's checkpoints."""
+        ...
+
+    def at(self, checkpoint_id: str) -> "TransactionalStore":
+        """Return the store as it was at a checkpoint, to be closed by the caller. Its `transact` raises."""
+        ...
+
     def close(self) -> None:
         """Release resources. Idempotent."""
+        ...
+
+
+class StoreCheckpoint(Protocol):
+    """A checkpoint of the store."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Its name; may be empty."""
         ...

@@ -25,7 +25,16 @@ from pydantic_core import from_json, to_json
 
 from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.encoding import decodes
-from endive.catalog.model.keys import DROPPED, commits_of, dropped_key, files_of, history_of, imported_key, snapshots_of
+from endive.catalog.model.keys import (
+    DROPPED,
+    cloned_key,
+    commits_of,
+    dropped_key,
+    files_of,
+    history_of,
+    imported_key,
+    snapshots_of,
+)
 from endive.catalog.model.names import text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.errors import AlreadyInCatalogError
@@ -97,8 +106,10 @@ def rows_of(tx: StoreTransaction, uuid: UUID) -> Steps[list[bytes]]:
     for prefix in (snapshots_of(uuid), history_of(uuid), files_of(uuid), commits_of(uuid)):
         rows = yield from tx.scan(prefix)
         keys += [key for key, _ in rows]
-    imported = yield from tx.get(imported_key(uuid))
-    return keys if imported is None else [*keys, imported_key(uuid)]
+    for key in (imported_key(uuid), cloned_key(uuid)):
+        body = yield from tx.get(key)
+        keys += [key] if body is not None else []
+    return keys
 
 
 def _clear_batch(tx: StoreTransaction, uuid: UUID, keys: Sequence[bytes]) -> Steps[bool]:

@@ -50,9 +50,15 @@ class TablesInStore:
     """The tables of a catalog. `warehouse`: the location of tables that are created without one."""
 
     def __init__(
-        self, store: TransactionalStore, files: MetadataFiles, publisher: Publisher, new_id: Callable[[], str]
+        self,
+        store: TransactionalStore,
+        files: MetadataFiles,
+        publisher: Publisher,
+        clock: Callable[[], int],
+        new_id: Callable[[], str],
     ) -> None:
         self.store = store
+        self.now_ms = clock
         self.files = files
         self.warehouse = ""
         self._new_id = new_id
@@ -194,7 +200,7 @@ class TablesInStore:
             require_gc_enabled(name, found.metadata)
         # By its uuid: if the outcome is unknown, another table may have been created before the second try.
         dropping(lambda: self.store.transact(lambda tx: table_rows.drop_table(tx, name, found.uuid, version, purge)))
-        finish_drop(self.store, self.files, found.uuid)
+        finish_drop(self.store, self.files, found.uuid, self.now_ms())
 
     def drop_published(self, loaded: LoadedTable) -> bool:
         """Remove a table if its metadata file shows its newest state; False if it has changed since it was loaded."""
@@ -216,19 +222,19 @@ class TablesInStore:
             except NotInCatalogError:
                 dropped = True
         if dropped:
-            finish_drop(self.store, self.files, loaded.uuid)
+            finish_drop(self.store, self.files, loaded.uuid, self.now_ms())
         return dropped
 
     def finish_purge(self, name: Identifier) -> bool:
         """Delete what is left of a table that was dropped with `purge` under this name; False if nothing is."""
         left = [one for one in self.store.read(dropped_tables) if one.table.identifier == name and one.purge]
         for one in left:
-            finish_drop(self.store, self.files, one.uuid)
+            finish_drop(self.store, self.files, one.uuid, self.now_ms())
         return bool(left)
 
     def clear_dropped(self) -> int:
         """Finish interrupted drops; return how many."""
-        return clear_dropped(self.store, self.files)
+        return clear_dropped(self.store, self.files, self.now_ms())
 
     def location_for(self, name: Identifier, uuid: str, location: str | None) -> str:
         """Return the location of a new table or view: the given one, or one that no other table ever has."""
@@ -240,8 +246,8 @@ class TablesInStore:
                 text_of(name),
                 ["no location: give the table one, or the catalog a warehouse, or the namespace a location"],
             )
-        folder = base.rstrip("/") if base else "/".join((self.warehouse, *map(_folder, name[:-1])))
-        return checked_location(name, f"{folder}/{_folder(name[-1])}-{uuid[:8]}")
+        own = f"{base.rstrip('/')}/{_unique(name, uuid)}" if base else default_location(self.warehouse, name, uuid)
+        return checked_location(name, own)
 
 
 def checked_location(name: Identifier, location: str) -> str:
@@ -256,6 +262,15 @@ def _loaded(view: TableView) -> LoadedTable:
     """Return a view with its own properties, which the caller may change, while records are shared."""
     metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
     return LoadedTable(view.record.identifier, view.record.version, metadata, view.record.metadata_location)
+
+
+def default_location(warehouse: str, name: Identifier, uuid: str) -> str:
+    """Return the location of a table in a warehouse; no other table ever has it."""
+    return "/".join((warehouse, *map(_folder, name[:-1]), _unique(name, uuid)))
+
+
+def _unique(name: Identifier, uuid: str) -> str:
+    return f"{_folder(name[-1])}-{uuid[:8]}"
 
 
 def _folder(level: str) -> str:

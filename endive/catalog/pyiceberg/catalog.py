@@ -29,7 +29,9 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchPropertyException,
     NoSuchTableError,
+    NoSuchViewError,
     TableAlreadyExistsError,
+    ViewAlreadyExistsError,
 )
 from pyiceberg.exceptions import NamespaceNotEmptyError as IcebergNamespaceNotEmptyError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -39,6 +41,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
+from pyiceberg.view.metadata import ViewMetadata, ViewVersion
 
 from endive.catalog.catalog import KVCatalog
 from endive.catalog.commit.change import TableChange
@@ -46,10 +49,12 @@ from endive.catalog.connection import MEMORY
 from endive.catalog.iceberg import CatalogWithStagedTables, base_table_of, iceberg_schema, updates_of
 from endive.catalog.model.names import identifier_of
 from endive.catalog.operations.tables_in_store import LoadedTable
+from endive.catalog.operations.views import LoadedView
 from endive.catalog.pyiceberg.table import EndiveTable, requirements_of
 from endive.catalog.settings import COMMIT_ID, CREATE, require_known
 from endive.errors import (
     AlreadyInCatalogError,
+    AtCheckpointError,
     CommitConflictError,
     ConfigurationError,
     NamespaceNotEmptyError,
@@ -61,16 +66,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+MISSING: Mapping[str, type[Exception]] = {"Namespace": NoSuchNamespaceError, "View": NoSuchViewError}
+TAKEN: Mapping[str, type[Exception]] = {
+    "Namespace": NamespaceAlreadyExistsError,
+    "View": ViewAlreadyExistsError,
+    "View with same name": ViewAlreadyExistsError,
+}
+"""PyIceberg's errors by the kind of the name; those of tables for all others."""
+
+
 @contextmanager
 def _as_pyiceberg(missing: Callable[[NotInCatalogError], str] = str) -> Iterator[None]:
     """Raise PyIceberg's errors instead of ours. `missing`: how it says here that something does not exist."""
     try:
         yield
     except NotInCatalogError as error:
-        kind = NoSuchNamespaceError if error.kind == "Namespace" else NoSuchTableError
-        raise kind(missing(error)) from error
+        raise MISSING.get(error.kind, NoSuchTableError)(missing(error)) from error
     except AlreadyInCatalogError as error:
-        taken = NamespaceAlreadyExistsError if error.kind == "Namespace" else TableAlreadyExistsError
+        taken = TAKEN.get(error.kind, TableAlreadyExistsError)
         raise taken(f"{error.kind} {error.name} already exists") from error
     except NamespaceNotEmptyError as error:
         raise IcebergNamespaceNotEmptyError(str(error)) from error
@@ -78,6 +91,8 @@ def _as_pyiceberg(missing: Callable[[NotInCatalogError], str] = str) -> Iterator
         raise CommitFailedException(str(error)) from error
     except OutcomeUnknownError as error:
         raise CommitStateUnknownException(str(error)) from error
+    except AtCheckpointError as error:
+        raise ValueError(str(error)) from error
     except ConfigurationError as error:
         raise ValueError(str(error)) from error
 
@@ -259,22 +274,52 @@ class EndiveCatalog(CatalogWithStagedTables):
             change = self.kv.update_namespace_properties(_namespace(namespace), removals, updates)
         return PropertiesUpdateSummary(list(change.removed), list(change.updated), list(change.missing))
 
-    # Views: none, as in PyIceberg's own catalogs without a server.
+    # Views.
+
+    def create_view(
+        self,
+        identifier: str | Identifier,
+        schema: "Schema | pa.Schema",
+        view_version: ViewVersion,
+        location: str | None = None,
+        properties: Properties = EMPTY_DICT,
+    ) -> View:
+        columns = iceberg_schema(schema).model_dump(mode="json")
+        version = view_version.model_dump(mode="json")
+        name = _table_to_create(identifier)
+        with _as_pyiceberg():
+            return _view(self.kv.create_view(name, columns, version, location, dict(properties)))
 
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:
-        raise NotImplementedError("views are not supported")
+        with _as_pyiceberg():
+            return self.kv.list_views(_namespace(namespace))
 
     def view_exists(self, identifier: str | Identifier) -> bool:
-        raise NotImplementedError("views are not supported")
+        name = identifier_of(identifier)
+        return _is_table_name(name) and self.kv.view_exists(name)
 
     def load_view(self, identifier: str | Identifier) -> View:
-        raise NotImplementedError("views are not supported")
+        with _as_pyiceberg():
+            return _view(self.kv.load_view(_existing_view(identifier)))
 
     def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
-        raise NotImplementedError("views are not supported")
+        with _as_pyiceberg():
+            return _view(self.kv.register_view(_table_to_create(identifier), metadata_location))
 
     def drop_view(self, identifier: str | Identifier) -> None:
-        raise NotImplementedError("views are not supported")
+        with _as_pyiceberg():
+            self.kv.drop_view(_existing_view(identifier))
+
+
+def _view(loaded: LoadedView) -> View:
+    return View(loaded.identifier, ViewMetadata.model_validate(loaded.metadata))
+
+
+def _existing_view(identifier: str | Identifier) -> Identifier:
+    name = identifier_of(identifier)
+    if not _is_table_name(name):
+        raise NoSuchViewError(f"View does not exist: {'.'.join(name)}; a name has a namespace and no empty level")
+    return name
 
 
 def _file_properties(properties: Mapping[str, str]) -> dict[str, str]:

@@ -16,9 +16,11 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement
 
 from endive.catalog import iceberg
+from endive.catalog.catalog import KVCatalog
 from endive.catalog.commit.decision import AssertUnmoved
 from endive.catalog.commit.updates import updated
 from endive.drivers.blocking import unix_ms
+from endive.errors import AtCheckpointError
 
 
 class EndiveTransaction(iceberg.TransactionWithHooks):
@@ -49,6 +51,9 @@ class EndiveTable(Table):
     """A table of the catalog."""
 
     def transaction(self) -> Transaction:
+        kv: KVCatalog | None = getattr(self.catalog, "kv", None)
+        if kv is not None and kv.at:  # before any file is written
+            raise AtCheckpointError(kv.at)
         return EndiveTransaction(self)
 
     def refresh(self) -> Table:

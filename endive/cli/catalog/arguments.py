@@ -113,8 +113,14 @@ def _hint(catalog: KVCatalog, error: NotInCatalogError, url: str, table: str | N
     if error.kind == "Namespace":
         make = f"`{_command('namespaces', url, '--create', error.name)}` makes it"
         return f"{near} Else {make}" if near else make
-    listing = {"Table": "tables", "Snapshot": "history", "Branch or tag": "show"}
-    subject = (table,) if table is not None and error.kind != "Table" else ()
+    listing = {
+        "Table": "tables",
+        "View": "views",
+        "Snapshot": "history",
+        "Branch or tag": "show",
+        "Checkpoint": "checkpoint",
+    }
+    subject = (table,) if table is not None and error.kind not in {"Table", "View"} else ()
     command = f"`{_command(listing[error.kind], url, *subject)}` lists what there is"
     return "; ".join(part for part in (error.hint, near) if part) or command
 
@@ -125,9 +131,14 @@ def _remedy(error: AlreadyInCatalogError, url: str, table: str | None) -> str:
         return error.hint
     if error.kind == "Namespace":
         return f"`{_command('tables', url, error.name)}` lists what it holds"
+    if error.kind == "Checkpoint":
+        drop = _command("checkpoint", url, error.name, "--drop")
+        return f"choose another name; `{drop}` deletes the existing one"
     if error.kind == "Table":
         show, drop = _command("show", url, error.name), _command("drop", url, error.name)
         return f"choose another name; `{show}` shows the existing one, `{drop}` removes it"
+    if error.kind == "View with same name":
+        return f"choose another name; `{_command('views', url, '--drop', error.name)}` removes the view"
     return f"choose another name; `{_command('show', url, table or 'TABLE')}` shows where it is, and --drop removes it"
 
 
@@ -141,6 +152,8 @@ def _names(catalog: KVCatalog, kind: str, table: str | None) -> list[str]:
         return [text_of(record.identifier) for record in catalog.store.read(all_tables)]
     if kind == "Namespace":
         return [text_of(name) for name in all_namespaces(catalog)]
+    if kind == "Checkpoint":
+        return [one.name for one in catalog.checkpoints()]
     if kind == "Branch or tag" and table is not None:
         return list(catalog.load_table(table).metadata.refs)
     return []

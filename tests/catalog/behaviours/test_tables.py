@@ -7,12 +7,15 @@ import pyarrow as pa
 import pytest
 from pydantic_core import ValidationError
 from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchNamespaceError,
     NoSuchTableError,
+    NoSuchViewError,
     TableAlreadyExistsError,
     ValidationException,
+    ViewAlreadyExistsError,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -22,6 +25,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
+from pyiceberg.view.metadata import SQLViewRepresentation, ViewVersion
 
 from tests.catalog.tables import NUMBERS, SIMPLE, numbers, simple_row
 
@@ -433,7 +437,24 @@ def test_a_handle_of_a_dropped_table_cannot_write_to_its_successor(catalog: Cata
     assert catalog.load_table(NAME).metadata.snapshots == []
 
 
-@pytest.mark.parametrize("method", ["list_views", "view_exists", "load_view", "drop_view"])
-def test_views_are_not_supported(catalog: Catalog, method: str) -> None:
-    with pytest.raises(NotImplementedError):
-        getattr(catalog, method)("db.view")
+def test_views_are_created_loaded_listed_and_dropped(catalog: Catalog) -> None:
+    sql = SQLViewRepresentation(type="sql", sql="select 1", dialect="spark")
+    version = ViewVersion(schema_id=0, representations=[sql], default_namespace=("db",))
+    if isinstance(catalog, SqlCatalog):
+        with pytest.raises(NotImplementedError):  # the only thing that PyIceberg's own catalog lacks here
+            catalog.create_view("db.view", NUMBERS, version)
+        return
+    made = catalog.create_view("db.view", NUMBERS, version)
+
+    assert catalog.load_view("db.view") == made
+    assert made.sql_for("Spark") == sql
+    assert catalog.list_views("db") == [("db", "view")]
+    assert catalog.view_exists("db.view")
+    with pytest.raises(ViewAlreadyExistsError):
+        catalog.create_view("db.view", NUMBERS, version)
+    with pytest.raises(ViewAlreadyExistsError):
+        catalog.create_table("db.view", NUMBERS)
+    catalog.drop_view("db.view")
+    for method in ("load_view", "drop_view"):
+        with pytest.raises(NoSuchViewError, match="View does not exist: db"):
+            getattr(catalog, method)("db.view")

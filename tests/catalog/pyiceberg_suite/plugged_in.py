@@ -14,6 +14,7 @@ Tests that cannot pass are in `differences.toml`, with the reason. They are run 
 the run.
 """
 
+import os
 import re
 import sys
 import tempfile
@@ -28,14 +29,20 @@ import pyiceberg.catalog
 import pyiceberg.catalog.memory
 import pytest
 from pyiceberg.catalog import Catalog, CatalogType, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
 
+from endive.catalog import KVCatalog
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
+from endive.server import serve_in_background
 
 MODES = {
     "directory": {"uri": "{place}/directory"},
     "memory": {"uri": "memory://"},
     "background": {"uri": "{place}/background", "endive.metadata-json": "background"},
 }
+REST = "rest"
+"""PyIceberg's own client of a REST catalog, on a server of ours, instead of the plug-in."""
+CHOSEN = [REST] if os.environ.get("ENDIVE_SUITE") == REST else list(MODES)
 
 OURS = {"catalog", "catalog_with_warehouse", "memory_catalog", "session_catalog"}
 SERVERS = {"spark", "hive_catalog", "rest_catalog", "rest_test_catalog", "session_catalog_hive"}
@@ -69,7 +76,15 @@ pyiceberg.catalog.AVAILABLE_CATALOGS[CatalogType.REST] = _rest
 pyiceberg.catalog.AVAILABLE_CATALOGS[CatalogType.SQL] = lambda name, properties: StandIn(name, properties["warehouse"])
 
 
+def _served(place: Path) -> Iterator[Catalog]:
+    with KVCatalog.create(f"{place}/{REST}", f"file://{place}") as kv, serve_in_background(kv) as server:
+        yield RestCatalog("test_catalog", **server.client_properties)
+
+
 def _made(mode: str, place: Path) -> Iterator[Catalog]:
+    if mode == REST:
+        yield from _served(place)
+        return
     properties = {key: value.format(place=place) for key, value in MODES[mode].items()}
     plug_in = {"py-catalog-impl": "endive.catalog.pyiceberg.EndiveCatalog", "warehouse": f"file://{place}"}
     catalog = load_catalog("test_catalog", **plug_in, **properties)
@@ -77,12 +92,12 @@ def _made(mode: str, place: Path) -> Iterator[Catalog]:
     catalog.close()
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=CHOSEN)
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     yield from _made(request.param, tmp_path)
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=CHOSEN)
 def catalog_with_warehouse(request: pytest.FixtureRequest, warehouse: Path) -> Iterator[Catalog]:
     yield from _made(request.param, warehouse)
 
@@ -103,7 +118,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = [item for item in items if _names(item) & OURS and not _names(item) & SERVERS]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
-    for difference in tomllib.loads(Path(__file__).with_name("differences.toml").read_text())["difference"]:
+    file = "differences_rest.toml" if CHOSEN == [REST] else "differences.toml"
+    for difference in tomllib.loads(Path(__file__).with_name(file).read_text())["difference"]:
         for pattern in difference["tests"]:
             _mark(items, re.compile(pattern), difference["reason"])
 

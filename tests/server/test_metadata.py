@@ -1,0 +1,44 @@
+"""The JSON of metadata that is put together from kept parts is the JSON of PyIceberg's models."""
+
+import json
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pydantic import BaseModel
+from pyiceberg.catalog import load_catalog
+
+from endive.catalog import KVCatalog
+from endive.server import serve_in_background
+from endive.server.metadata import RawJson, metadata_json
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_it_is_what_pyiceberg_writes(catalog: KVCatalog, version: str) -> None:
+    rows = pa.table({"n": [1]})
+    with serve_in_background(catalog) as server:
+        client = load_catalog("lake", type="rest", **server.client_properties)
+        client.create_namespace("db")
+        table = client.create_table("db.t", rows.schema, properties={"format-version": version})
+        for _ in range(3):
+            table.append(rows)
+        table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "first").commit()
+    metadata = catalog.load_table("db.t").metadata
+
+    sent = json.loads(msgspec.json.encode(metadata_json(metadata)))
+    assert sent == BaseModel.model_dump(metadata, mode="json", exclude_none=True, by_alias=True)
+    named = {
+        one["snapshot-id"] for one in json.loads(msgspec.json.encode(metadata_json(metadata, "refs")))["snapshots"]
+    }
+    assert named == {ref.snapshot_id for ref in metadata.refs.values()}
+    assert len(named) == 2
+
+
+def test_no_more_than_the_newest_are_kept() -> None:
+    class Model(BaseModel):
+        n: int
+
+    keep = RawJson(2)
+    models = [Model(n=number) for number in range(5)]
+    assert [json.loads(bytes(keep(one))) for one in models + models] == [{"n": number} for number in range(5)] * 2
+    assert len(keep._held) == 2
