@@ -83,6 +83,10 @@ class StoreAtCheckpoint(Closing):
         """Return the same store at another checkpoint."""
         return StoreAtCheckpoint(self._driver.objects, checkpoint_id)
 
+    def settle(self) -> tuple[str, ...]:
+        """Nothing is carried out in the past."""
+        return ()
+
     def close(self) -> None:
         """Release resources. Idempotent."""
         self._driver.close()

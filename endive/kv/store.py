@@ -34,6 +34,7 @@ from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Written
 from endive.kv.procedures import Call
 from endive.kv.read_view import ReadView, rows_of
+from endive.kv.serving import collect_closed, serve, settle
 from endive.kv.sst.cache import BlockCache
 from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
@@ -361,12 +362,21 @@ class Store(Closing):
         """Refresh now and then if commits do not: another process may have compacted, or may want to write."""
         if self._writer.state.own_epoch:
             self._writer.refresh()
-            if self._writer.serve():
+            if serve(self._writer):
                 self._maintenance.hurry()
+
+    def settle(self) -> tuple[str, ...]:
+        """Carry out all intentions that are pending now; return the names of those whose procedures are unknown here.
+
+        Afterwards nothing that an intention of a dead process named will be referred to by a later commit, unless its
+        name was returned: what no row refers to can be deleted.
+        """
+        self._require_open()
+        return settle(self._writer, self.driver, self.cache)
 
     def collect_intentions(self) -> tuple[str, ...]:
         """Delete the intentions that nobody can carry out any more; return their names."""
-        return self._writer.collect_intentions()
+        return collect_closed(self._writer, self.driver, self.cache)
 
     # The rest.
 

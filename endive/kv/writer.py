@@ -20,17 +20,21 @@ from time import monotonic, sleep
 from typing import Any
 
 from endive.drivers.blocking import BlockingDriver
-from endive.errors import EndiveError, ExclusiveWriterError, FencedError, MissingObjectError, OutcomeUnknownError
+from endive.errors import (
+    EndiveError,
+    ExclusiveWriterError,
+    FencedError,
+    MissingObjectError,
+    OutcomeUnknownError,
+    RefusalError,
+)
 from endive.kv.group_commit import GroupCommit, copy_of
 from endive.kv.helper import Helper
-from endive.kv.log.combining import commit_calls
+from endive.kv.log.combining import RACES_ALONE, Hints, commit_calls
 from endive.kv.log.committing import Committed, Prepared, after_missing, append_exclusive, commit_batch, prepare
 from endive.kv.log.epochs import open_exclusive, open_shared
 from endive.kv.log.helping import (
     carry_out,
-    collect_intentions,
-    forget_outcomes,
-    old_outcomes,
     pending,
     read_intentions,
     to_carry_out,
@@ -40,12 +44,14 @@ from endive.kv.log.state import StoreState, newest_state, refreshed
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline
 from endive.kv.procedures import Call
+from endive.kv.recorded import Recorded, record_functions
 from endive.kv.sst.reading import TableCache
-from endive.kv.transaction import Outcome, Transaction, TransactionFunction, run_function
+from endive.kv.transaction import Outcome, TransactionFunction
 from endive.kv.turns import Turns
 from endive.logs import log_error
 from endive.protocol.fencing import ROLE
 from endive.protocol.requests import Steps
+from endive.protocol.sequenced import ATTEMPTS_MAX
 
 log = logging.getLogger(__name__)
 
@@ -53,13 +59,6 @@ REFRESHES_MAX = 4
 """How often a commit checks whether another writer's exclusive epoch has become shared, before it takes the store."""
 HELP_ROUNDS_MAX = 100
 """Entries in a row that a writer makes for others alone."""
-SERVE_S = 1.0
-"""How long an exclusive writer looks for intentions again and again, once it has seen some."""
-QUIET_S = 0.3
-"""...and when it stops, because no more have come."""
-SERVE_PAUSE_S = 0.01
-OUTCOMES_KEPT = 10_000
-"""WAL entries for which results of intentions are kept. An owner that comes back later cannot know its outcome."""
 
 
 class Writer:
@@ -83,6 +82,8 @@ class Writer:
         self._met_s = -inf
         """When others had last written, as far as commits have shown."""
         self.losses = 0
+        self._must_race = False
+        """Whether the functions of the next batch were refused when others carried them out."""
         self.helper = Helper(driver)
         self.refreshes = 0
         self._refreshes_begun = 0
@@ -242,37 +243,93 @@ class Writer:
 
     def _commit_alone(self, batch: Batch, state: StoreState) -> None:
         """Commit a batch in an epoch that is not this process's own, with no other in flight."""
-        calls = batch.calls
-        if sum(len(call.argument) for call in calls) > INTENTION_BYTES_MAX:
-            calls = ()
-        pause_s = self._turn_s - monotonic()
-        if pause_s > 0 and not calls:
-            sleep(pause_s)  # let others go first: it is their turn
         started_s = monotonic()
-        committed = self._driver.run(self._commit_calls(state, calls)) if calls else self._race(batch, state)
+        must_race, self._must_race = self._must_race, False
+        recorded: Recorded | None = None
+        if batch.calls and _size_of(batch.calls) <= INTENTION_BYTES_MAX:
+            committed = self._driver.run(self._commit_calls(state, batch.calls, self._hints(state)))
+        else:
+            committed, recorded = self._commit_functions(batch, state, must_race)
         self._learn_from(committed, started_s)
+        if recorded is not None:
+            committed = self._accepted(batch, committed, recorded)
         self._finished(batch, committed)
         if batch.functions:  # in a thread of the store: a caller that commits its own rows is not kept waiting
             self._help()
 
-    def _commit_calls(self, state: StoreState, calls: tuple[Call, ...]) -> Steps[Committed]:
-        hints = self.helper.hints(is_last=state.wal_end == self._own_entry_last)
+    def _commit_functions(self, batch: Batch, state: StoreState, must_race: bool) -> tuple[Committed, Recorded | None]:
+        """Commit functions and rows: race for the next entry, or let others carry them out as reads and rows.
+
+        Functions that were refused race the next time (`must_race`): they read rows that change all the time.
+        """
+        hints = self._hints(state)
+        if must_race or not hints.is_busy or hints.is_last or not state.is_writable:
+            pause_s = self._turn_s - monotonic()
+            if pause_s > 0:
+                sleep(pause_s)  # let others go first: it is their turn
+            committed = self._race(batch, state, ATTEMPTS_MAX if must_race else RACES_ALONE)
+            if not committed.is_lost:
+                return committed, None
+            self.losses += committed.losses
+            state = committed.state
+            self._learn(state)
+        recorded = self._recorded(batch, state)
+        if recorded is None:
+            return self._race(batch, state, ATTEMPTS_MAX), None
+        company = replace(hints, is_busy=True, is_last=False)
+        return self._driver.run(self._commit_calls(state, recorded.calls, company)), recorded
+
+    def _hints(self, state: StoreState) -> Hints:
+        return self.helper.hints(is_last=state.wal_end == self._own_entry_last)
+
+    def _commit_calls(self, state: StoreState, calls: tuple[Call, ...], hints: Hints) -> Steps[Committed]:
         return commit_calls(state, calls, self._cache, hints, self.helper.name, self.helper.known, REFRESHES_MAX)
 
-    def _race(self, batch: Batch, state: StoreState) -> Committed:
-        """Commit transaction functions, which only this process can carry out."""
+    def _recorded(self, batch: Batch, state: StoreState) -> Recorded | None:
+        """Return the functions and rows of a batch as calls; None: only this process can commit them."""
+        functions = tuple(function for function, _ in batch.functions)
+        if any(isinstance(function, Call) for function in functions):
+            return None
+        recorded = self._driver.run(record_functions(functions, state, self._cache, batch.rows))
+        return recorded if recorded is not None and _size_of(recorded.calls) <= INTENTION_BYTES_MAX else None
+
+    def _accepted(self, batch: Batch, committed: Committed, recorded: Recorded) -> Committed:
+        """Let the functions that were refused wait again; return the results of the others."""
+        outcomes: list[Outcome] = []
+        accepted, refused = [], []
+        results = committed.outcomes[len(recorded.calls) - len(recorded.values) :]
+        for one, value, result in zip(batch.functions, recorded.values, results, strict=True):
+            if isinstance(result.error, RefusalError):
+                refused.append(one)
+                continue
+            accepted.append(one)
+            outcomes.append(Outcome(value) if result.error is None else result)
+        with self.group.changed:
+            batch.functions = accepted
+            self.pipeline.waiting.functions[:0] = refused
+            self._must_race = bool(refused)
+        return replace(committed, outcomes=tuple(outcomes))
+
+    def _race(self, batch: Batch, state: StoreState, races_max: int) -> Committed:
+        """Commit transaction functions in this process."""
         functions = tuple(function for function, _ in batch.functions)
         try:
-            return self._driver.run(self._commit_batch(state, functions, batch.rows))
+            return self._driver.run(self._commit_batch(state, functions, batch.rows, races_max))
         except ExclusiveWriterError:  # nothing was written: take the store
-            self._must_open = True
-            return self._driver.run(self._commit_batch(self._ready(batch), functions, batch.rows))
+            state = self._writable(create=False)
+            self._must_open = self._was_fenced = False
+            self._learn(state)
+            return self._driver.run(self._commit_batch(state, functions, batch.rows))
 
     def _commit_batch(
-        self, state: StoreState, functions: Sequence[TransactionFunction[Any]], rows: Mapping[bytes, bytes | None]
+        self,
+        state: StoreState,
+        functions: Sequence[TransactionFunction[Any]],
+        rows: Mapping[bytes, bytes | None],
+        races_max: int = ATTEMPTS_MAX,
     ) -> Steps[Committed]:
-        helper = self.helper
-        return commit_batch(state, functions, self._cache, REFRESHES_MAX, rows, by=helper.name, known=helper.known)
+        by, known = self.helper.name, self.helper.known
+        return commit_batch(state, functions, self._cache, REFRESHES_MAX, rows, by=by, known=known, races_max=races_max)
 
     def _learn_from(self, committed: Committed, started_s: float) -> None:
         """Note what a commit has shown of other writers."""
@@ -305,35 +362,6 @@ class Writer:
             self._learn(committed.state)
             if not committed.carried:
                 return
-
-    def serve(self) -> bool:
-        """Carry out intentions of others as an exclusive writer, for a second at most; whether there were any lately.
-
-        The caller is the thread of background maintenance, after a refresh.
-        """
-        end_s = quiet_s = monotonic() + SERVE_S
-        found = False
-        while self.state.own_epoch and monotonic() < min(end_s, quiet_s):
-            if pending(self.state):
-                found, quiet_s = True, monotonic() + QUIET_S
-                self.group.submit(_nothing).wait()
-            elif not found:
-                return False
-            else:
-                sleep(SERVE_PAUSE_S)
-            self.refresh()
-        return found and monotonic() < quiet_s
-
-    def collect_intentions(self) -> tuple[str, ...]:
-        """Delete the intentions that nobody can carry out any more, and forget old results."""
-        deleted = self._driver.run(collect_intentions(self._cache, self.state))
-        before = self.state.wal_end - OUTCOMES_KEPT
-        transaction = Transaction(self.state.manifest.value.runs, self.state.recent, self._cache, is_writable=False)
-        if self.state.is_writable and before > 0:
-            old = self._driver.run(run_function(partial(old_outcomes, before), transaction))
-            if old.error is None and old.value:
-                self.group.submit(partial(forget_outcomes, before)).wait()
-        return deleted
 
     # The end of a batch.
 
@@ -440,9 +468,8 @@ class Writer:
         self._refreshed_s = monotonic()
 
 
-def _nothing(transaction: Transaction) -> Steps[None]:  # noqa: ARG001 - a transaction function
-    """Let a batch begin: it carries out what is pending."""
-    yield from ()
+def _size_of(calls: Sequence[Call]) -> int:
+    return sum(len(call.argument) for call in calls)
 
 
 def _answer(batch: Batch, outcomes: Sequence[Outcome]) -> None:

@@ -88,6 +88,9 @@ class DictStore:
     def read_cached(self, function: TransactionFunction[T]) -> T:
         return self.read(function)
 
+    def settle(self) -> tuple[str, ...]:
+        return ()
+
     # Checkpoints: copies of all rows.
 
     def checkpoint(self, lifetime_s: int, name: str = "") -> "DictCheckpoint":

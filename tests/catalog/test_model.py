@@ -21,6 +21,7 @@ from endive.catalog import KVCatalog, TableChange
 from endive.catalog.maintenance.row_check import check_rows
 from endive.catalog.model.file_rows import NO_FILES
 from endive.catalog.model.names import Identifier
+from endive.catalog.model.transaction import TransactionalStore
 from endive.errors import (
     AlreadyInCatalogError,
     CommitConflictError,
@@ -29,6 +30,7 @@ from endive.errors import (
     NotInCatalogError,
 )
 from tests.catalog import memory_io
+from tests.catalog.helped import HelpedStore
 from tests.catalog.stand_in import DictStore
 from tests.catalog.tables import NUMBERS
 
@@ -56,13 +58,18 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         memory_io.FILES.clear()
         self.io = {"py-io-impl": "tests.catalog.memory_io.MemoryIO"}
-        self.catalog = KVCatalog(DictStore(), "memory://warehouse", self.io, create=True)
+        self.store = self.new_store()
+        self.catalog = KVCatalog(self.store, "memory://warehouse", self.io, create=True)
         self.namespaces: dict[Identifier, dict[str, str]] = {}
         self.tables: dict[Identifier, Modelled] = {}
         self.ids = count(1)
 
+    def new_store(self) -> TransactionalStore:
+        return DictStore()
+
     def teardown(self) -> None:
         self.catalog.close()
+        self.store.close()
 
     # The model's questions.
 
@@ -276,6 +283,13 @@ class Machine(RuleBasedStateMachine):
         assert (rows.findings, rows.leftovers) == ([], 0)
 
 
+class HelpedMachine(Machine):
+    """The same, with every transaction carried out by another process."""
+
+    def new_store(self) -> TransactionalStore:
+        return HelpedStore()
+
+
 class Nothing:
     """Expects no error."""
 
@@ -297,10 +311,10 @@ def pointing(branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
     )
 
 
-def search(examples: int, steps: int) -> None:
+def search(examples: int, steps: int, machine: type[Machine] = Machine) -> None:
     checks = list(HealthCheck)
     chosen = settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks)
-    run_state_machine_as_test(Machine, settings=chosen)
+    run_state_machine_as_test(machine, settings=chosen)
 
 
 @pytest.mark.slow
@@ -312,3 +326,14 @@ def test_the_catalog_does_what_the_model_does() -> None:
 @pytest.mark.parametrize("part", range(20))
 def test_the_catalog_does_what_the_model_does_for_long(part: int) -> None:  # each draws its own
     search(examples=150, steps=60)
+
+
+@pytest.mark.slow
+def test_the_catalog_does_what_the_model_does_if_others_carry_it_out() -> None:
+    search(examples=8, steps=20, machine=HelpedMachine)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("part", range(4))
+def test_the_catalog_does_what_the_model_does_for_long_if_others_carry_it_out(part: int) -> None:
+    search(examples=150, steps=60, machine=HelpedMachine)

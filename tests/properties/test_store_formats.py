@@ -3,6 +3,7 @@
 import json
 import struct
 from dataclasses import asdict, replace
+from unittest.mock import patch
 
 import pytest
 from google_crc32c import value as crc32c
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endive.errors import CorruptObjectError
-from endive.kv.manifest import Checkpoint, SortedRun, SstInfo, StoreManifest
+from endive.kv.manifest import Checkpoint, Parent, SortedRun, SstInfo, StoreManifest
 from endive.kv.manifest_format import MAGIC, decode_manifest, encode_manifest
 from endive.kv.sst.bloom import KEYS_MIN, build_filter, may_contain
 from endive.kv.sst.compression import compress
@@ -122,7 +123,7 @@ def test_lengths_that_lie_under_a_right_checksum_are_refused(held: Rows, data: s
     assert len(found.keys) == len(found.values) == len(found.seqs)  # a bit of a sequence number cannot be noticed
 
 
-infos = st.builds(SstInfo, numbers, numbers, numbers, keys, keys, numbers)
+infos = st.builds(SstInfo, numbers, numbers, numbers, keys, keys, numbers, st.just(""))
 runs = st.builds(SortedRun, st.integers(0, 9), st.tuples(infos) | st.just(()))
 checkpoints = st.builds(Checkpoint, st.text(max_size=8), numbers, numbers, st.text(max_size=8))
 manifests = st.builds(
@@ -137,6 +138,24 @@ manifests = st.builds(
 
 @given(manifests)
 def test_a_manifest_holds_what_was_written(manifest: StoreManifest) -> None:
+    assert decode_manifest("path", encode_manifest(manifest)) == manifest
+
+
+@given(manifests)
+def test_a_manifest_of_many_files_holds_what_was_written(manifest: StoreManifest) -> None:
+    with patch("endive.kv.manifest_format.COLUMNS_FROM", 0):
+        body = encode_manifest(manifest)
+
+    assert body[9] == 3
+    assert decode_manifest("path", body) == manifest
+
+
+@given(st.lists(infos, max_size=3, unique_by=lambda sst: sst.id), numbers)
+def test_a_clones_manifest_says_which_store_has_a_file(ssts: list[SstInfo], last: int) -> None:
+    parent = Parent("file:///elsewhere", "id", last)
+    placed = tuple(sst._replace(store=parent.url if sst.id <= last else "") for sst in ssts)
+    manifest = StoreManifest(PUT_ID, runs=(SortedRun(0, placed),), parents=(parent,))
+
     assert decode_manifest("path", encode_manifest(manifest)) == manifest
 
 

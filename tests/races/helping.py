@@ -25,15 +25,17 @@ from endive.kv.log.intentions import (
 )
 from endive.kv.log.state import StoreState, newest_state, refreshed
 from endive.kv.procedures import Call, procedure
+from endive.kv.recorded import record_functions
 from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_functions
 from endive.protocol.requests import Delete, Get, List, Steps, ask
 from endive.testing.explorer import Invariant, RecordEvent
 from tests.races.scenarios import at_rest
 from tests.races.shared_writers import INVARIANTS as INVARIANTS_OF_WRITERS
-from tests.races.shared_writers import REFRESHES, key_of, logs_at_rest, read_logs
+from tests.races.shared_writers import REFRESHES, append_letter, key_of, logs_at_rest, read_logs
 
 FILES = "data/"
+ROUNDS = 3
 
 
 @procedure("races.append", 1)
@@ -83,6 +85,24 @@ def giving_up(argument: str, state: StoreState) -> Steps[str]:
     own = yield from announce(state, call(argument), argument[0])
     yield from ask(RecordEvent(("announced", own.name)))
     return "gone"
+
+
+def recording(letter: str, state: StoreState) -> Steps[str]:
+    """Run a transaction function on the known state, announce what it has read and wants to write; again if refused."""
+    for _ in range(ROUNDS):
+        recorded = yield from record_functions((partial(append_letter, letter),), state, NoCache(), {})
+        if recorded is None:
+            return "must be run on the newest state"
+        own = yield from announce(state, recorded.calls, letter)
+        yield from ask(RecordEvent(("announced", own.name)))
+        committed = yield from commit_batch(state, (), NoCache(), REFRESHES, own=own, by="helper")
+        assert committed.decided is not None
+        yield from delete_intention(own)
+        if committed.decided.results[0].kind == DONE:
+            yield from ask(RecordEvent(("appended", letter)))
+            return "done"
+        state = committed.state
+    return "refused again and again"
 
 
 def helping_exclusively(letter: str) -> Steps[str]:

@@ -23,6 +23,7 @@ from tests.races.helping import (
     helping,
     helping_exclusively,
     needing,
+    recording,
 )
 from tests.races.scenarios import collector, compactor_open_already
 from tests.races.shared_writers import committing, writers_at_rest
@@ -37,6 +38,10 @@ B: dict[str, Program] = {"owner b": partial(helping, "b 0", STATE)}
 C: dict[str, Program] = {"owner c": partial(helping, "c", STATE)}
 GONE: dict[str, Program] = {"owner g, who gives up": partial(giving_up, "g", STATE)}
 FUNCTION: dict[str, Program] = {"writer f": partial(committing, "f", STATE)}
+RECORDED: dict[str, Program] = {
+    "recorded r": partial(recording, "r", STATE),
+    "recorded s": partial(recording, "s", STATE),
+}
 EXCLUSIVE: dict[str, Program] = {"exclusive writer": partial(helping_exclusively, "e")}
 FORGETTING: dict[str, Program] = {"forgetting": partial(forgetting, STATE)}
 BACK: dict[str, Program] = {"owner d, who is back": partial(deciding, OF_THE_DEAD, STATE)}
@@ -65,6 +70,7 @@ EXHAUSTED: dict[str, Case] = {
         OBJECTS,
     ),
     "an owner and an exclusive writer that opens, a lost reply": ({**A, **EXCLUSIVE}, Bounds(lost_replies=1), OBJECTS),
+    "two recorded functions, a lost reply": (RECORDED, Bounds(lost_replies=1), OBJECTS),
     "an owner, one that is gone, and its file": ({**A, **FILES}, Bounds(), ABANDONED),
 }
 LONG: dict[str, Case] = {
@@ -73,6 +79,16 @@ LONG: dict[str, Case] = {
     "two owners, compactor and collector; one preemption": ({**A, **B, **KEEPERS}, Bounds(preemptions=1), OBJECTS),
 }
 CAMPAIGN: dict[str, Case] = {
+    "two recorded functions and an owner, a lost reply, a crash; two preemptions": (
+        {**RECORDED, **A},
+        Bounds(lost_replies=1, crashes=1, preemptions=2),
+        OBJECTS,
+    ),
+    "two recorded functions, compactor and collector; two preemptions": (
+        {**RECORDED, **KEEPERS},
+        Bounds(preemptions=2),
+        OBJECTS,
+    ),
     "three owners": ({**A, **B, **C}, Bounds(), OBJECTS),
     "three owners, a lost reply, a crash; two preemptions": (
         {**A, **B, **C},
@@ -196,6 +212,13 @@ MUTANTS: dict[str, Mutant] = {
         Bounds(lost_replies=1, preemptions=1),
         OBJECTS,
         "a commit counts twice",
+    ),
+    "reads of a recorded function are not compared": (
+        mutants.reads_not_compared,
+        RECORDED,
+        Bounds(),
+        OBJECTS,
+        "is missing",
     ),
     "results are not looked up": (
         mutants.results_not_looked_up,

@@ -36,7 +36,9 @@ PROTOCOLS = [
             "log/epochs",
             "log/committing",
             "log/helping",
+            "log/combining",
             "procedures",
+            "recorded",
         )
     ),
     ROOT / "tests" / "races" / "scenarios.py",

@@ -36,14 +36,15 @@ from endive.kv.log.intentions import (
     name_of,
     outcome_key,
 )
-from endive.kv.log.state import newest_state
+from endive.kv.log.state import StoreState, newest_state
 from endive.kv.procedures import Call
+from endive.kv.recorded import Recorded, record_functions
 from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import RESERVED, Transaction
 from endive.objects import MemoryStore, ObjectStore, open_objects
 from endive.protocol.requests import Steps
 from tests.store.conftest import Open
-from tests.store.functions import QUIET, add_one, get, in_threads, put, shared
+from tests.store.functions import QUIET, add_one, get, in_threads, put, scan, shared
 
 
 @procedure("tests.add", 1)
@@ -79,7 +80,7 @@ def decided(store: Store, intention: Intention) -> Decided | None:
 
 @contextmanager
 def kept(entries: int) -> Iterator[None]:
-    with patch("endive.kv.writer.OUTCOMES_KEPT", entries):
+    with patch("endive.kv.serving.OUTCOMES_KEPT", entries):
         yield
 
 
@@ -272,6 +273,84 @@ def test_stores_that_call_at_the_same_time_lose_no_increment() -> None:
             store.close()
 
 
+# Transaction functions as data.
+
+
+def state_of(store: Store) -> StoreState:
+    state = store.driver.run(newest_state())
+    assert state is not None
+    return state
+
+
+def recorded(store: Store, *functions: Any) -> Recorded | None:
+    return store.driver.run(record_functions(functions, state_of(store), NoCache(), {}))
+
+
+def test_a_function_is_carried_out_as_its_reads_and_rows() -> None:
+    def move(tx: Transaction) -> Steps[str]:
+        held = yield from tx.get(b"from")
+        inside = yield from tx.scan(b"box/")
+        tx.delete(b"from")
+        tx.put(b"box/%d" % len(inside), held or b"")
+        seen = yield from tx.scan(b"box/")
+        return f"{len(inside)} {len(seen)}"
+
+    with shared(MemoryStore()) as store:
+        store.write([(b"from", b"ball"), (b"box/0", b"x")])
+        found = recorded(store, move, add_one(b"n"), add_one(b"n"))
+        assert found is not None
+        assert found.values == ("1 2", 1, 2)
+        done = store.driver.run(commit_calls(state_of(store), found.calls, NoCache(), Hints(is_busy=True), "me"))
+
+        assert [outcome.error for outcome in done.outcomes] == [None, None, None]
+        store.refresh()
+        assert list(store.scan()) == [(b"box/0", b"x"), (b"box/1", b"ball"), (b"n", b"2")]
+
+
+@pytest.mark.parametrize("row", [(b"from", b"bat"), (b"from", None), (b"box/9", b"new"), (b"box/0", None)])
+def test_a_function_is_refused_if_a_read_would_give_something_else(row: tuple[bytes, bytes | None]) -> None:
+    def look(tx: Transaction) -> Steps[None]:
+        yield from tx.get(b"from")
+        yield from tx.scan(b"box/")
+        tx.put(b"seen", b"1")
+
+    with shared(MemoryStore()) as store:
+        store.write([(b"from", b"ball"), (b"box/0", b"x")])
+        found = recorded(store, look)
+        assert found is not None
+        store.write([row])
+        done = store.driver.run(commit_calls(state_of(store), found.calls, NoCache(), Hints(is_busy=True), "me"))
+
+        assert isinstance(done.outcomes[0].error, RefusalError)
+        store.refresh()
+        assert store.get(b"seen") is None
+
+
+def test_errors_and_reads_are_about_the_newest_state() -> None:
+    def fail(tx: Transaction) -> Steps[None]:
+        yield from tx.get(b"a")
+        raise KeyError("a")
+
+    with shared(MemoryStore()) as store:
+        store.put(b"a", b"")
+        assert recorded(store, put(b"b", b""), fail) is None
+        assert recorded(store, get(b"a")) is None
+
+
+def test_stores_that_run_functions_at_the_same_time_lose_no_increment() -> None:
+    objects = MemoryStore()
+    stores = [shared(objects) for _ in range(4)]
+    try:
+        in_threads(16, lambda number: [stores[number % 4].transact(add_one(b"n%d" % number)) for _ in range(20)])
+        in_threads(16, lambda number: [stores[number % 4].transact(add_one(b"n")) for _ in range(10)])
+
+        assert dict(stores[0].read(scan(b"n"))) == {b"n": b"160"} | {b"n%d" % number: b"20" for number in range(16)}
+        assert sum(store.stats()["announced_batches"] for store in stores) > 0
+    finally:
+        for store in stores:
+            store.close()
+
+
 # Garbage collection.
 
 
@@ -305,6 +384,16 @@ def test_a_pending_intention_is_not_deleted() -> None:
 
         assert store.collect_intentions() == ()
         assert objects.get(own.path) is not None
+
+
+def test_settling_carries_out_everything_that_can_be() -> None:
+    with shared(MemoryStore()) as store:
+        store.transact(put(b"a", b""))
+        gone = [announced(store, b"n") for _ in range(3)]
+        strange = store.driver.run(announce(state_of(store), (Call("tests.add", 99, b"n"),), "newer"))
+
+        assert store.settle() == (strange.name,)
+        assert all(decided(store, one) is not None for one in gone)
 
 
 # Bytes and names.

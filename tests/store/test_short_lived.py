@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from hashlib import sha512
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,12 @@ from endive.kv.maintenance.check import check_store
 from endive.kv.maintenance.claim import CLAIM, claim_maintenance, is_claimed, maintain, release_maintenance
 from endive.kv.maintenance.compactor import compact_wal
 from endive.kv.manifest_format import MANIFESTS
+from endive.kv.sst.reading import WHOLE_BYTES
 from endive.kv.store import WriterKind
+from endive.kv.transaction import Transaction
 from endive.kv.views import create_checkpoint
 from endive.objects import MemoryStore, ObjectStore, open_objects
+from endive.protocol.requests import Steps
 from endive.protocol.sequenced import newest
 from tests.races.processes import driver_of
 from tests.store.functions import QUIET, add_one
@@ -227,3 +231,67 @@ def test_checkpoints_are_not_harmed_by_a_share() -> None:
 
     with Reader(objects, checkpoint=kept.id) as reader:
         assert reader.get(b"n") == b"1"
+
+
+def aged(rows: int) -> MemoryStore:
+    """Return a store with many rows under one prefix and some beside, written by short-lived processes."""
+    objects = MemoryStore()
+    for start in range(0, rows, 50):
+        with Store(objects, "shared", replace(SHORT, compact_entries=2)) as store:
+            rows_of_it = [(b"table/%06d" % number, random_bytes(number)) for number in range(start, start + 50)]
+            store.write([*rows_of_it, (b"zone/%06d" % start, b"")])
+    return objects
+
+
+def test_a_cold_transaction_reads_thousands_of_rows_in_three_round_trips() -> None:
+    objects = aged(2000)
+    with Store(objects, "shared", QUIET) as store:
+        assert store.driver.requests.sequential <= 5
+        assert len(store.manifest.value.runs) >= 2
+        assert max(run.size_bytes for run in store.manifest.value.runs) > WHOLE_BYTES
+        before = store.driver.requests.sequential
+
+        def load(tx: Transaction) -> Steps[tuple[int, bytes | None]]:
+            record = yield from tx.get(b"zone/000000")
+            rows = yield from tx.scan_many((b"table/", b"zone/"))
+            return len(rows[0]) + len(rows[1]), record
+
+        assert store.read_cached(load) == (2040, b"")
+        assert store.driver.requests.sequential - before <= 3
+        again = store.driver.requests.total
+        assert store.read_cached(load) == (2040, b"")
+        assert store.driver.requests.total == again  # all of it is cached
+
+
+def test_many_keys_are_found_in_two_round_trips() -> None:
+    objects = aged(1000)
+    with Store(objects, "shared", QUIET) as store:
+        before = store.driver.requests.sequential
+        keys = [b"table/%06d" % number for number in range(0, 1000, 7)] + [b"nowhere", b"table/000007"]
+
+        def load(tx: Transaction) -> Steps[tuple[bytes | None, ...]]:
+            tx.rows[b"table/000007"] = b"own"
+            return (yield from tx.get_many(keys))
+
+        found = store.read_cached(load)
+        assert store.driver.requests.sequential - before <= 2
+        assert found[0] == random_bytes(0)
+        assert found[-2:] == (None, b"own")
+        assert None not in found[:-2]
+
+
+def test_a_cold_scan_reads_ahead() -> None:
+    objects = MemoryStore()
+    with Store(objects, options=QUIET) as store:
+        for start in range(0, 40_000, 1000):
+            store.write([(b"%08d" % number, random_bytes(number)) for number in range(start, start + 1000)])
+        store.compact(everything=True)
+    with Reader(objects) as reader:
+        before = reader.driver.requests.sequential
+        assert sum(1 for _ in reader.scan()) == 40_000
+        assert reader.driver.requests.sequential - before <= 6
+
+
+def random_bytes(number: int) -> bytes:
+    """Return bytes that cannot be compressed."""
+    return b"".join(sha512(b"%d/%d" % (number, part)).digest() for part in range(4))

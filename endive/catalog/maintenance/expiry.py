@@ -91,6 +91,8 @@ def remove_orphans(
     place = open_place(location, tables.files.properties)
     # An empty object may be PyArrow's marker of a folder on S3, which it creates when it deletes a file there.
     listed = [(f"{location}/{one.path}", one.modified_unix_ms) for one in place.list("") if one.size_bytes]
+    if not dry_run:
+        _require_settled(tables.store, name)
     # After the listing: commits in between are seen.
     (view, own), checkpoints = holding(tables.store, lambda tx: _view_and_location(tx, name), now_ms)
     _require_same(before.uuid, view, name)
@@ -107,6 +109,14 @@ def remove_orphans(
     clear_dropped(tables.store, tables.files, now_ms)
     clean_up(tables.store, name)
     return delete_files(io, found)
+
+
+def _require_settled(store: TransactionalStore, name: Identifier) -> None:
+    """Carry out what processes have announced before they died: it may refer to files that nothing refers to yet."""
+    left = store.settle()
+    if left:
+        problem = f"{len(left)} announced commits are of a newer version of Endive: remove orphans with that version"
+        raise ConfigurationError(text_of(name), [problem])
 
 
 def index_files(tables: TablesInStore, name: Identifier) -> int:

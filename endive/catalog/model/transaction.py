@@ -57,6 +57,10 @@ class TransactionalStore(Protocol):
         """Run a transaction function that changes nothing, on the last state that this process knows."""
         ...
 
+    def settle(self) -> tuple[str, ...]:
+        """Carry out all transactions that other processes have announced; return those that cannot be."""
+        ...
+
     def checkpoint(self, lifetime_s: int, name: str = "") -> "StoreCheckpoint":
         """Create a checkpoint of the present state; `lifetime_s` 0: it never expires."""
         ...

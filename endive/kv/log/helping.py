@@ -28,6 +28,7 @@ to others. An error of the object store decides nothing.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from endive.errors import (
@@ -239,6 +240,26 @@ def old_outcomes(before: int, tx: Transaction) -> Steps[bool]:
     return bool(rows)
 
 
+def open_intentions(state: StoreState, cache: TableCache) -> Steps[tuple[str, ...]]:
+    """Return the listed intentions that may still take effect, by a durable state.
+
+    If files of the state are deleted meanwhile, those that were not looked up count as open.
+    """
+    names = state.intentions
+    found: tuple[str, ...] = ()
+    for number in range(len(names)):
+        transaction = Transaction(state.manifest.value.runs, state.recent, cache, is_writable=False)
+        try:
+            outcome = yield from run_function(partial(_is_open, names[number]), transaction)
+        except MissingObjectError:
+            return (*found, *names[number:])
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.value is not False:
+            found = (*found, names[number])
+    return found
+
+
 def collect_intentions(cache: TableCache, state: StoreState | None = None) -> Steps[tuple[str, ...]]:
     """Delete the intentions that nobody can carry out any more; return their names.
 
@@ -251,17 +272,8 @@ def collect_intentions(cache: TableCache, state: StoreState | None = None) -> St
     state = yield from newest_state() if state is None else refreshed(state)
     if state is None:
         return ()
-    closed: tuple[str, ...] = ()
-    for number in range(len(names)):
-        transaction = Transaction(state.manifest.value.runs, state.recent, cache, is_writable=False)
-        try:
-            outcome = yield from run_function(partial(_is_open, names[number]), transaction)
-        except MissingObjectError:
-            break  # files of the state were deleted meanwhile; the rest is for the next time
-        if outcome.error is not None:
-            raise outcome.error
-        if outcome.value is False:
-            closed = (*closed, names[number])
+    found = yield from open_intentions(replace(state, intentions=names), cache)
+    closed = tuple(name for name in names if name not in found)
     for number in range(len(closed)):
         yield from ask(Delete(PREFIX + closed[number]))
     return closed

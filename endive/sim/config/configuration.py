@@ -10,6 +10,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import tomli_w
 
 from endive.errors import ConfigurationError, ErrorCollector
 from endive.rng import Stream
-from endive.sim.catalog import AppendCatalog, CASCatalog, Catalog, InstantCatalog, LogLimits
+from endive.sim.catalog import AppendCatalog, CASCatalog, Catalog, InstantCatalog, LogLimits, ServiceCatalog
 from endive.sim.config.building import build_classes
 from endive.sim.config.choices import Choices
 from endive.sim.config.classes import class_sections, unused_shared_keys, warnings_by_class
@@ -39,7 +40,7 @@ from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Profile, ProfiledProvider
 from endive.wording import suggestion
 
-MODEL_VERSION = 4
+MODEL_VERSION = 5
 """Raised when the same configuration and seed give other results than before."""
 
 SET = "--set"
@@ -72,6 +73,20 @@ class Settings:
     profile_set: str = "spec"
     """Origin of the provider's latencies: a set's name, or `own` for a profile of the user's file."""
 
+    @cached_property
+    def service(self) -> Profile | None:
+        """The catalog's server. None: the catalog has none."""
+        catalog = self.values.catalog
+        if catalog.type != "service":
+            return None
+        return catalog.service.build(self.profile, self.values.transaction.table_metadata_bytes)
+
+    @property
+    def catalog_name(self) -> str:
+        """The kind of catalog and its granularity, in words."""
+        catalog = self.values.catalog
+        return f"{catalog.preset or catalog.type} catalog, granularity {catalog.conflict_granularity}"
+
     @property
     def label(self) -> str:
         """The experiment's name: as given, else the file's."""
@@ -101,7 +116,8 @@ class Settings:
 
     def build(self, seed: int | None = None) -> SimulationConfig:
         """Return a fresh simulation's configuration; its catalog and storage belong to that one run."""
-        return _build(self.values, self.profile, self.values.simulation.seed if seed is None else seed)
+        chosen = self.values.simulation.seed if seed is None else seed
+        return _build(self.values, self.profile, self.service, chosen)
 
     def experiment_hash(self) -> str:
         """Return the hash of the parameters: equal for equal results, whatever the seed, label and output."""
@@ -293,7 +309,7 @@ def _grown(latencies: Mapping[str, LatencyDistribution], size_bytes: int) -> Lat
     return read if isinstance(read, LognormalLatency | SizeBasedLatency) else write
 
 
-def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConfig:
+def _build(config: Configuration, profile: Profile, service: Profile | None, seed: int) -> SimulationConfig:
     classes = build_classes(config, seed)
     backoff = config.transaction.retry_backoff
     storage = ProfiledProvider(profile, Stream(seed))
@@ -301,7 +317,7 @@ def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConf
         duration_ms=config.simulation.duration_ms,
         seed=seed,
         storage_provider=storage,
-        catalog=_catalog(config, storage),
+        catalog=_catalog(config, storage, service),
         workload=classes[0].workload,
         conflict_detector=classes[0].conflict_detector,
         max_retries=classes[0].max_retries,
@@ -317,17 +333,19 @@ def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConf
     )
 
 
-def _catalog(config: Configuration, storage: ProfiledProvider) -> Catalog:
-    catalog, partitions = config.catalog, partition_counts(config)
+def _catalog(config: Configuration, storage: ProfiledProvider, service: Profile | None) -> Catalog:
+    catalog, partitions, groups = config.catalog, partition_counts(config), config.catalog.table_groups or 1
     granularity, manifests = catalog.conflict_granularity or "catalog", config.transaction.table_manifests
     if catalog.type == "append":
         limits = LogLimits(catalog.compaction_threshold, catalog.compaction_max_entries)
         replay_ms = catalog.log_entry_read_ms
         return AppendCatalog(storage, catalog.num_tables, partitions, granularity, limits, replay_ms, manifests)
     if catalog.type == "instant":
-        shape = (catalog.latency_ms, granularity, catalog.table_groups, manifests)
+        shape = (catalog.latency_ms, granularity, groups, manifests)
         return InstantCatalog(catalog.num_tables, partitions, *shape)
-    return CASCatalog(storage, catalog.num_tables, partitions, granularity, catalog.table_groups, manifests)
+    if service is not None:
+        return ServiceCatalog(service, catalog.num_tables, partitions, granularity, groups, manifests)
+    return CASCatalog(storage, catalog.num_tables, partitions, granularity, groups, manifests)
 
 
 def compute_experiment_hash(settings: Settings) -> str:

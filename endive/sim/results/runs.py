@@ -87,7 +87,8 @@ class RunResults(Displayed):
         about = self.results[0].about
         start_ms, end_ms = about["window_ms"]
         return (
-            f"{about['label']}: {about['provider']} ({about['profiles']} profile), cost model {about['cost_model']}, "
+            f"{about['label']}: {about['provider']} ({about['profiles']} profile), {self.settings.catalog_name}, "
+            f"cost model {about['cost_model']}, "
             f"{counted(len(self.results), 'seed')}, window {start_ms / 60000:.4g} to {end_ms / 60000:.4g} min"
         )
 

@@ -1,0 +1,58 @@
+"""A store whose transactions are all announced, and carried out by another process."""
+
+from typing import TypeVar
+
+from endive.catalog.model.transaction import TransactionFunction
+from endive.kv import Store
+from endive.kv.log.committing import commit_batch
+from endive.kv.log.helping import announce, delete_intention, result_of
+from endive.kv.log.intentions import DONE
+from endive.kv.log.state import StoreState, newest_state, refreshed
+from endive.kv.recorded import record_functions
+from endive.kv.sst.reading import NoCache
+from endive.objects import MemoryStore
+from tests.store.functions import QUIET
+
+T = TypeVar("T")
+ROUNDS = 10
+
+
+class HelpedStore(Store):
+    """Runs a function on the state that it knows, announces its reads and rows, and lets another store commit them."""
+
+    def __init__(self) -> None:
+        objects = MemoryStore()
+        super().__init__(objects, "shared", QUIET)
+        self._other = Store(objects, "shared", QUIET)
+        self.carried = 0
+
+    def _state(self) -> StoreState:
+        state = self.driver.run(newest_state())
+        assert state is not None
+        return state
+
+    def transact(self, function: TransactionFunction[T]) -> T:  # type: ignore[override]
+        """Run a function; one that raises, or writes nothing, is for its own store."""
+        driver = self.driver
+        for _ in range(ROUNDS):
+            state = self._state()
+            recorded = driver.run(record_functions((function,), state, NoCache(), {}))
+            if recorded is None:
+                return super().transact(function)
+            intention = driver.run(announce(state, recorded.calls, "owner"))
+            helping = self._other.driver.run(refreshed(state))
+            self._other.driver.run(commit_batch(helping, (), NoCache(), by="another process"))
+            decided = driver.run(result_of(intention, self._state(), NoCache()))
+            assert decided is not None
+            assert decided.by == "another process"
+            driver.run(delete_intention(intention))
+            self.refresh()
+            if decided.results[0].kind == DONE:
+                self.carried += 1
+                result: T = recorded.values[0]
+                return result
+        raise AssertionError("refused again and again")
+
+    def close(self) -> None:
+        super().close()
+        self._other.close()

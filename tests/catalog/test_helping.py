@@ -1,0 +1,96 @@
+"""Commits that a process has announced before it died, and what maintenance makes of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from pyiceberg.exceptions import CommitStateUnknownException
+
+from endive.catalog import KVCatalog
+from endive.catalog.model.transaction import TransactionFunction
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
+from endive.errors import OutcomeUnknownError
+from endive.kv import Store
+from endive.kv.log.helping import announce
+from endive.kv.log.state import newest_state
+from endive.kv.recorded import record_functions
+from endive.kv.sst.reading import NoCache
+from endive.objects import MemoryStore
+from tests.catalog.commits.interrupted import rows_of
+from tests.catalog.tables import NAME, NUMBERS, numbers
+from tests.store.functions import QUIET
+
+T = TypeVar("T")
+LATER_MS = 4_000_000_000_000
+"""Every file is older."""
+
+
+class DyingStore(Store):
+    """A store whose process dies after it has announced a transaction, if it is told to."""
+
+    dies = False
+
+    def transact(self, function: TransactionFunction[T]) -> T:  # type: ignore[override]
+        if not self.dies:
+            return super().transact(function)
+        state = self.driver.run(newest_state())
+        assert state is not None
+        recorded = self.driver.run(record_functions((function,), state, NoCache(), {}))
+        if recorded is not None:
+            self.driver.run(announce(state, recorded.calls, "dead"))
+        raise OutcomeUnknownError("the process is dead")
+
+
+@pytest.fixture
+def store() -> Iterator[DyingStore]:
+    with DyingStore(MemoryStore(), "shared", QUIET) as opened:
+        yield opened
+
+
+@pytest.fixture
+def catalog(store: DyingStore, tmp_path: Path) -> Iterator[EndiveCatalog]:
+    with KVCatalog(store, f"file://{tmp_path}/warehouse", create=True) as kv:
+        kv.create_namespace("db")
+        yield EndiveCatalog.on(kv)
+
+
+def test_files_of_an_announced_append_are_no_orphans(catalog: EndiveCatalog, store: DyingStore) -> None:
+    table = catalog.create_table(NAME, NUMBERS)
+    table.append(numbers(1))
+    store.dies = True
+    with pytest.raises(CommitStateUnknownException):
+        table.append(numbers(2))
+    store.dies = False
+
+    catalog.kv.remove_orphan_files(NAME, LATER_MS)
+
+    assert rows_of(catalog.load_table(NAME)) == [1, 2]
+    assert catalog.kv.check() == []
+
+
+def test_a_later_commit_carries_out_an_announced_one(catalog: EndiveCatalog, store: DyingStore) -> None:
+    table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": "background"})
+    store.dies = True
+    with pytest.raises(CommitStateUnknownException), table.transaction() as transaction:
+        transaction.set_properties(dead="1")
+    store.dies = False
+    store.refresh()
+
+    catalog.create_namespace("other")
+
+    assert catalog.load_table(NAME).properties["dead"] == "1"
+
+
+def test_an_announced_commit_is_refused_if_its_table_has_changed(catalog: EndiveCatalog, store: DyingStore) -> None:
+    table = catalog.create_table(NAME, NUMBERS)
+    store.dies = True
+    with pytest.raises(CommitStateUnknownException), table.transaction() as transaction:
+        transaction.set_properties(dead="1")
+    store.dies = False
+
+    catalog.load_table(NAME).transaction().set_properties(alive="1").commit_transaction()
+    assert store.settle() == ()
+
+    assert {"dead", "alive"} & catalog.load_table(NAME).properties.keys() == {"alive"}
+    assert catalog.kv.check() == []
