@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableUpdate
 
 from benchmarks.catalog_load import SCHEMA
 from benchmarks.catalog_s3 import slow_catalog
@@ -152,9 +152,12 @@ def measure_loads(snapshots: int, loads: int) -> dict[str, object]:
                 )
                 for number in numbers
             ]
-            main = SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=numbers[-1])
-            updates = (*(AddSnapshotUpdate(snapshot=one) for one in added), main)
-            kv.commit_many([TableChange(("db", "t"), (), updates, dict.fromkeys(numbers, NO_FILES))])
+            main = SetSnapshotRefUpdate.model_validate(
+                {"ref-name": "main", "type": SnapshotRefType.BRANCH, "snapshot-id": numbers[-1]}
+            )
+            updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=one) for one in added]
+            updates.append(main)
+            kv.commit_many([TableChange(("db", "t"), (), tuple(updates), dict.fromkeys(numbers, NO_FILES))])
         with serve_in_background(kv) as server:
             found = asyncio.run(time_loads(server.url, server.token, loads))
     print(found, flush=True)
