@@ -68,7 +68,7 @@ class RecordingProvider(ProfiledProvider):
         return super().repeat(operation, key, size_bytes, count, batch, varies)
 
     def conditional(
-        self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
+        self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool | None]
     ) -> Latency[StorageResult]:
         self._note(operation, key, size_bytes)
         return super().conditional(operation, key, size_bytes, decide)

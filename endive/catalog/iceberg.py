@@ -143,11 +143,6 @@ def metadata_file_version(location: str) -> int:
     return MetastoreCatalog._parse_metadata_version(location)
 
 
-def delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-    """Delete metadata files that left the metadata log, if the table's properties ask for it."""
-    Catalog._delete_old_metadata(io, base, metadata)
-
-
 # Schemas and partitions.
 
 

@@ -243,7 +243,7 @@ def manifest(
 
 @app.command()
 def wal(url: Url, endpoint: Endpoint = None, records: Records = None) -> None:
-    """List the WAL entries that exist: number, epoch, rows. Fences have no rows and are never deleted."""
+    """List the WAL entries that exist: number, epoch, rows. Fences have no rows."""
     table = Table(box=None, pad_edge=False)
     for heading in ("entry", "epoch", "rows", "bytes", "sequence numbers"):
         table.add_column(heading, justify="right")

@@ -9,6 +9,7 @@ import typer
 from endive.cli.console import output
 from endive.cli.tables import rich_table
 from endive.errors import ConfigurationError
+from endive.sim.config.catalogs import load_presets
 from endive.sim.config.profiles import PROFILE_SETS, load_client_sections, load_profile_file, load_profile_set
 from endive.sim.limits import Contention, RateLimit
 from endive.sim.results.display import Grid
@@ -47,7 +48,13 @@ def providers(
         kind: [each for each in profiles.values() if name in (None, each.name)] for kind, profiles in sets.items()
     }
     if as_json:
-        output.print_json(json.dumps({kind: list(map(_document, profiles)) for kind, profiles in chosen.items()}))
+        document: dict[str, Any] = {kind: list(map(_document, profiles)) for kind, profiles in chosen.items()}
+        if name is None:
+            document |= {
+                "catalogs": {key: each.model_dump(exclude_none=True) for key, each in load_presets().items()},
+                "clients": {key: each.model_dump() for key, each in load_client_sections().items()},
+            }
+        output.print_json(json.dumps(document))
         return
     for kind, profiles in chosen.items():
         place = f'profiles = "{kind}"'
@@ -57,6 +64,7 @@ def providers(
         for profile in profiles:
             _print(_latencies(profile), f'{profile.title or profile.name}: provider = "{profile.name}", {place}')
     if name is None:
+        _print(_presets(), "catalog.preset: kinds of catalogs; --json has every value and its source")
         _print(_clients(), "storage.client: how SDKs repeat a throttled request")
 
 
@@ -75,9 +83,14 @@ def _median(row: LatencyDistribution | None) -> str:
 
 
 def _overview(profiles: list[Profile]) -> Grid:
-    headings = ("provider", *(operation.replace("_", " ") for operation in OPERATIONS), "floor")
+    headings = ("provider", *(operation.replace("_", " ") for operation in OPERATIONS), "floor", "trust")
     rows = [
-        (profile.name, *(_median(profile.latencies.get(name)) for name in OPERATIONS), f"{profile.min_latency_ms:g}")
+        (
+            profile.name,
+            *(_median(profile.latencies.get(name)) for name in OPERATIONS),
+            f"{profile.min_latency_ms:g}",
+            profile.trust,
+        )
         for profile in profiles
     ]
     return Grid(headings, rows)
@@ -93,7 +106,7 @@ def _latencies(profile: Profile) -> Grid:
 
 def _limits(profile: Profile) -> dict[str, str]:
     """Return contention, point of decision, limits and client in words, as far as the profile has them."""
-    found: dict[str, str] = {}
+    found: dict[str, str] = {"trust": f"{profile.trust}: {profile.checked}"} if profile.checked else {}
     for name, contention in (("contention", profile.contention), ("append_contention", profile.append_contention)):
         if contention is not None and contention != Contention():
             found[name] = _contention(contention)
@@ -122,6 +135,8 @@ def _document(profile: Profile) -> dict[str, Any]:
     return {
         "provider": profile.name,
         "title": profile.title,
+        "trust": profile.trust,
+        "checked": profile.checked,
         "min_latency_ms": profile.min_latency_ms,
         "latencies": {
             operation: {
@@ -135,6 +150,14 @@ def _document(profile: Profile) -> dict[str, Any]:
             name: {"meaning": text, "source": profile.sources.get(name, "")} for name, text in _limits(profile).items()
         },
     }
+
+
+def _presets() -> Grid:
+    rows = [
+        (name, preset.conflict_granularity, preset.pointers, f"{preset.trust}: {preset.checked}", preset.title)
+        for name, preset in load_presets().items()
+    ]
+    return Grid(("preset", "granularity", "a pointer for each", "checked", "catalog"), rows, frozenset(range(5)))
 
 
 def _clients() -> Grid:

@@ -25,11 +25,15 @@ from endive.protocol.requests import Delete, Get, GetAll, List, ObjectInfo, Put,
 
 REPEAT = "repeat the command: finished work is kept"
 
+NO_SPACE = "free some space or choose another --out"
+
 REMEDIES = {
+    "quotaexceeded": NO_SPACE,
+    "insufficient": NO_SPACE,
     "expired": f"renew the credentials, then {REPEAT}",
     "nosuchbucket": "create the bucket, or correct the URL",
     "containernotfound": "create the container, or correct the URL",
-    "permanentredirect": "set the region to that of the bucket: AWS_REGION",
+    "redirect": "set the region to that of the bucket: AWS_REGION",
     "authorizationheadermalformed": "set the region to that of the bucket: AWS_REGION",
     "illegallocationconstraint": "set the region to that of the bucket: AWS_REGION",
     "no credentials": f"see to the credentials, then {REPEAT}",
@@ -40,8 +44,6 @@ REMEDIES = {
     "signaturedoesnotmatch": "correct the credentials",
 }
 """By a sign in the message of an object store: what to do."""
-
-NO_SPACE = "free some space or choose another --out"
 
 
 @dataclass(frozen=True)

@@ -452,6 +452,7 @@ class Store(Closing):
             self._group.close()
             self._maintenance.stop()
             if self._group.halted is None:
+                self._writer.release()
                 self._maintenance.finish()
             self._writer.helper.close()
             self.driver.close()

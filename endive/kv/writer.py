@@ -32,7 +32,7 @@ from endive.kv.group_commit import GroupCommit, copy_of
 from endive.kv.helper import Helper
 from endive.kv.log.combining import RACES_ALONE, Hints, commit_calls
 from endive.kv.log.committing import Committed, Prepared, after_missing, append_exclusive, commit_batch, prepare
-from endive.kv.log.epochs import open_exclusive, open_shared
+from endive.kv.log.epochs import open_exclusive, open_shared, share_epoch
 from endive.kv.log.helping import (
     carry_out,
     pending,
@@ -423,6 +423,23 @@ class Writer:
                 log_error(log, "halted", error, epoch=self.state.own_epoch, url=self._driver.objects.url)
             self._reject(self.group.halt(error), error)
             self.group.changed.notify_all()
+
+    def release(self) -> None:
+        """Share an epoch that this process has for itself, when it writes no more: the next writer can join it.
+
+        Only if all entries are known, and none is on its way. Its fences then need not be kept.
+        """
+        with self.group.changed:
+            state = self.state
+            is_busy = bool(self.pipeline.under_way) or not self.pipeline.waiting.is_empty
+        if is_busy or self._must_open or self._was_fenced or not state.own_epoch or not state.is_writable:
+            return
+        try:
+            self._driver.run(share_epoch(state.own_epoch))
+        except FencedError:
+            return  # another writer has the store
+        except EndiveError as error:
+            log_error(log, "epoch_not_shared", error)
 
     # What is known.
 

@@ -51,7 +51,12 @@ _REMEDIES = {
 }
 RETRIES = 3
 """Of requests that may be repeated: reads, and writes of files that nobody else writes."""
-_HOPELESS = ("NoSuchBucket", "ContainerNotFound", "401 Unauthorized", "403 Forbidden")
+_HOPELESS = (
+    "NoSuchBucket", "ContainerNotFound", "401 Unauthorized", "403 Forbidden", "507 Insufficient Storage",
+    "QuotaExceeded", "ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "PermanentRedirect",
+    "AuthorizationHeaderMalformed", "IllegalLocationConstraint", "Received redirect without LOCATION",
+)  # fmt: skip
+"""Signs of a request that was denied: it had no effect, and a retry does not help."""
 
 
 def open_remote(url: str, endpoint: str | None = None, chosen: Mapping[str, str] | None = None) -> "RemoteStore":

@@ -34,7 +34,7 @@ from pyiceberg.table import Table
 from endive.errors import ResultError
 from endive.pipeline.directory import ABOUT, SweepDirectory, read_parquet
 from endive.pipeline.plan import Run
-from endive.pipeline.run_rows import RUN_SCHEMA
+from endive.pipeline.run_rows import RUN_SCHEMA, with_breakdown
 from endive.pipeline.saved_sweep import SavedSweep, one_per_run
 from endive.pipeline.table_files import OF_RUN, OF_SWEEP, TEXT, Files, TableFiles, of_run, of_sweep
 from endive.pipeline.transactions import read_transactions
@@ -205,7 +205,8 @@ def catalog_at(url: str, endpoint: str | None = None) -> dict[str, str]:
 def read_runs(properties: Mapping[str, str], sweep: str) -> pa.Table:
     """Return the rows of a sweep's runs, one for each run."""
     with open_catalog(properties) as catalog:
-        return one_per_run(_read(catalog, "runs", sweep).select(RUN_SCHEMA.names).cast(RUN_SCHEMA))
+        rows = with_breakdown(_read(catalog, "runs", sweep))
+        return one_per_run(rows.select(RUN_SCHEMA.names).cast(RUN_SCHEMA))
 
 
 def sweeps_in(properties: Mapping[str, str]) -> list[str]:

@@ -68,6 +68,7 @@ def consolidate(
     directory.write_table("measures/runs.parquet", sorted_by(runs, *EXPERIMENT, "seed"))
     directory.write_table("measures/experiments.parquet", sorted_by(experiments, *EXPERIMENT))
     directory.write_table("measures/curves.parquet", sweep.in_order(series))
+    directory.write_table("measures/breakdown.parquet", sorted_by(sweep.breakdown(runs), *EXPERIMENT, "by"))
     _ = SavedSweep(directory, plan).about  # still this plan: otherwise the measures do not belong to it
     directory.write(INPUTS, json.dumps({**inputs, "transactions": kept}, indent=1).encode())
     for info in directory.list(f"{TRANSACTIONS}/"):

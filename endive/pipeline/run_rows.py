@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from endive.pipeline.breakdown import breakdown_of
 from endive.sim.operations import SPECIFIED_TYPES
 from endive.sim.results.columns import REASONS, REQUESTS, TIME_PURPOSES
 from endive.sim.results.summary import QUANTILES, LatencyMetrics, Summary
@@ -45,11 +46,14 @@ RUN_SCHEMA = pa.schema(
                 *(pa.field(f"{operation}_{quantile}", pa.float64()) for quantile in QUANTILES),
             )
         ),
+        pa.field("breakdown", pa.string()),  # by class and by table; see `breakdown`
     ]
 )
 """One row for each run. Null: the run has no such metric."""
 
-METRICS = tuple(name for name in RUN_SCHEMA.names if name not in ("experiment", "seed", "status", "message"))
+METRICS = tuple(
+    name for name in RUN_SCHEMA.names if name not in ("experiment", "seed", "status", "message", "breakdown")
+)
 """The numeric columns, which have a mean over seeds."""
 
 
@@ -67,6 +71,7 @@ def done_row(experiment: str, seed: int, summary: Summary, cpu_s: float | None) 
         **{f"time_{purpose}_ms": milliseconds for purpose, milliseconds in summary.time_ms.items()},
         **summary.requests,
         **_latencies(summary.latency),
+        "breakdown": breakdown_of(summary),
     }
 
 
@@ -76,6 +81,13 @@ def _latencies(latency: Mapping[str, LatencyMetrics]) -> dict[str, Any]:
         row[f"{operation}_commits"] = quantiles.commits
         row |= {f"{operation}_{quantile}": getattr(quantiles, quantile) for quantile in QUANTILES}
     return row
+
+
+def with_breakdown(rows: pa.Table) -> pa.Table:
+    """Return rows of runs with the last column, which older ones do not have."""
+    if "breakdown" in rows.column_names:
+        return rows
+    return rows.append_column(RUN_SCHEMA.field("breakdown"), pa.nulls(rows.num_rows, pa.string()))
 
 
 def not_done_row(experiment: str, seed: int, status: str, message: str) -> dict[str, Any]:

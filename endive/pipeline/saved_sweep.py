@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from endive.errors import ResultError
+from endive.pipeline.breakdown import breakdown_table
 from endive.pipeline.directory import ABOUT, SweepDirectory, first_line, read_parquet
 from endive.pipeline.estimates import EXPERIMENT
 from endive.pipeline.run_rows import RUN_SCHEMA
@@ -116,6 +117,10 @@ class SavedSweep:
         return joined.select(
             [*self._first_columns(), *(name for name in estimates.column_names if name not in EXPERIMENT)]
         )
+
+    def breakdown(self, runs: pa.Table) -> pa.Table:
+        """Return the metrics by class and by table of each experiment, from the runs that the groups ask for."""
+        return breakdown_table(runs, self._first_columns())
 
     def _first_columns(self) -> list[str]:
         return [*EXPERIMENT, *self.parameters.names, "load"]

@@ -75,5 +75,12 @@ def _key_errors(part: str, keys: Mapping[str, Any]) -> Iterator[InvalidKey]:
     for key in keys:
         if key in NOT_VARIED:
             yield InvalidKey(f"{part}.{key}", NOT_VARIED[key])
-        elif key not in known:
-            yield InvalidKey(f"{part}.{key}", f"no such configuration key{suggestion(key, known)}")
+        elif _shared(key) not in known:
+            near = suggestion(_shared(key), known)
+            yield InvalidKey(f"{part}.{key}", f"no such configuration key{near}")
+
+
+def _shared(key: str) -> str:
+    """Return a key of a class, `workload.NAME.…`, as the key of `transaction` that it stands for."""
+    section, *inner = key.split(".")
+    return ".".join(["transaction", *inner[1:]]) if section == "workload" and len(inner) > 1 else key

@@ -52,6 +52,14 @@ CURVE_METRICS = (
     "fails_from_load",
 )
 CURVE_COLUMNS = ("family", "series", *CURVE_METRICS)
+BREAKDOWN_METRICS = ("committed_per_s", "success", "retries_mean", "p50_ms", "p99_ms")
+BREAKDOWN_COLUMNS = (
+    "family",
+    "experiment",
+    "by",
+    "name",
+    *(column for name in BREAKDOWN_METRICS for column in (name, f"{name}_ci")),
+)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import vl_convert
 
 from endive.drivers.directory import Directory
 from endive.report import Picture
+from endive.report.by_class import Breakdown, breakdown_of
 from endive.report.charts import draw
 from endive.report.drawing import Drawing
 from endive.report.formatting import (
@@ -51,6 +52,8 @@ class Section:
     """All conditions under which the metrics hold."""
     remarks: tuple[str, ...]
     """Limitations of the results."""
+    breakdown: Breakdown
+    """Metrics of each class, and of the hottest tables."""
 
     @property
     def brief(self) -> list[tuple[str, str]]:
@@ -123,6 +126,7 @@ def _section(results: Results, group: ReportGroup, place: int) -> Section:
         headline=headline_of(group),
         facts=_facts(results, group),
         remarks=tuple(_remarks(group)),
+        breakdown=breakdown_of(results, group),
     )
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from endive.drivers.directory import Directory
 from endive.errors import ResultError
-from endive.report.metrics import CURVE_COLUMNS, EXPERIMENT_COLUMNS, RUN_COLUMNS
+from endive.report.metrics import BREAKDOWN_COLUMNS, CURVE_COLUMNS, EXPERIMENT_COLUMNS, RUN_COLUMNS
 
 REMEDY = "run `endive sweep` again; finished runs are kept"
 
@@ -59,6 +59,8 @@ class Results:
     runs: pd.DataFrame
     experiments: pd.DataFrame
     curves: pd.DataFrame
+    breakdown: pd.DataFrame
+    """Metrics by class and by table; empty if there is one of either, or if an older version computed the measures."""
 
 
 def read_results(place: Directory | Path | str) -> Results:
@@ -70,6 +72,7 @@ def read_results(place: Directory | Path | str) -> Results:
         runs=_read_frame(directory, "runs", RUN_COLUMNS),
         experiments=_read_frame(directory, "experiments", EXPERIMENT_COLUMNS),
         curves=_read_frame(directory, "curves", CURVE_COLUMNS),
+        breakdown=_read_breakdown(directory),
     )
 
 
@@ -85,6 +88,12 @@ def _read_about(directory: Directory) -> About:
         raise ResultError(path, f"is not as expected: {place}: {first['msg']}", REMEDY) from error
     except ValueError as error:
         raise ResultError(path, f"is damaged ({error})", REMEDY) from error
+
+
+def _read_breakdown(directory: Directory) -> pd.DataFrame:
+    if not list(directory.list("measures/breakdown.parquet")):
+        return pd.DataFrame(columns=list(BREAKDOWN_COLUMNS))
+    return _read_frame(directory, "breakdown", BREAKDOWN_COLUMNS)
 
 
 def _read_frame(directory: Directory, name: str, columns: tuple[str, ...]) -> pd.DataFrame:

@@ -109,9 +109,13 @@ class Simulation:
             raise ValueError(f"seed {config.seed} is not the workload's, {config.workload.seed}; give both the same")
         self._config = config
         self._env = simpy.Environment()
-        config.storage_provider.objects.clock = lambda: int(self._env.now)
+        config.storage_provider.objects.clock = self._ticks
+        config.catalog.keep_time(self._ticks)
         self._in_flight: dict[int, Transaction] = {}
         self._statistics = Statistics()
+
+    def _ticks(self) -> int:
+        return int(self._env.now)
 
     def run(self, progress: Progress | None = None) -> Statistics:
         """Run to the end of the simulated time and return the statistics. Checks the model's invariants at the end."""

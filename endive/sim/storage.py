@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Self
+from typing import Literal, Self
 
 from endive.errors import UnsupportedOperationError
 from endive.rng import RandomSource
@@ -32,6 +32,7 @@ from endive.sim.latency import (
     UniformLatency,
 )
 from endive.sim.limits import ClientRetries, Contention, RateLimit
+from endive.sim.station import Batches, Queue, Station
 from endive.sim.sums import terms_ticks, total_ticks
 from endive.timing import Latency, to_ms, to_ticks, together
 
@@ -52,6 +53,13 @@ __all__ = [
     "UniformLatency",
     "create_provider",
 ]
+
+
+Trust = Literal["checked", "partly", "unchecked"]
+"""Whether something was compared with measurements of the real thing."""
+
+SERVER_ROWS = ("work", "work_read", "work_write")
+"""Latencies of a server's work for one commit: its own, and those of the table metadata that it reads and writes."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,10 @@ class ObjectTable:
     clock: Callable[[], int] | None = None
     """Returns the present tick; set by the simulation. None: there is no time, and limits do not apply."""
     counters: Counter[str] = field(default_factory=Counter)
-    """Throttled requests."""
+    """Throttled requests, and commits that gave up waiting for their turn."""
+    queues: dict[str, Queue] = field(default_factory=dict)
+    """Workers of the server, by object; all commits share one unless the server has workers for each table."""
+    batches: Batches = field(default_factory=Batches)
 
     def admits(self, key: str, limit: RateLimit) -> bool:
         """Whether a request that reaches the store now is decided at all. No: it is throttled."""
@@ -96,6 +107,16 @@ class ObjectTable:
         """Take the tokens of a request that was decided now."""
         if limit.interval_ticks and self.clock is not None:
             self.full_at[key] = limit.after(self.full_at[key], self.clock(), landed)
+
+    def enter(self, key: str, station: Station, work: Callable[[], int]) -> int:
+        """Enter the server's station now; return the ticks until the end of the service, or -1: it gives up."""
+        now = self.clock() if self.clock else 0
+        if station.batches:
+            return self.batches.enter(station, now, work)
+        queue = self.queues.setdefault(key if station.per_table else "", Queue())
+        ticks = queue.enter(station, now, work)
+        self.counters["lock_timeouts"] += ticks < 0
+        return ticks
 
     def swap(self, key: str, expected_version: int) -> bool:
         """Install a new version if the object is still at the expected one."""
@@ -156,17 +177,18 @@ class StorageProvider(ABC):
         """Append wherever the object ends."""
 
     def conditional(
-        self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
+        self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool | None]
     ) -> Latency[StorageResult]:
         """Send a conditional request; `decide` runs where the store decides, and returns the outcome.
 
-        A catalog changes its own state in `decide`, at exactly that instant. By default the store decides when `cas` or
-        `append` returns; a request that the provider itself refuses is not put to `decide`.
+        A catalog changes its own state in `decide`, at exactly that instant. None is a refusal that a server may turn
+        into success by serving the request again. By default the store decides when `cas` or `append` returns; a
+        request that the provider itself refuses is not put to `decide`.
         """
         send, step = (self.append, size_bytes) if operation == "append" else (self.cas, 1)
         result = yield from send(key, self._objects.accepted[key], size_bytes)
         self._objects.accepted[key] += step * result.success
-        landed = result.success and decide()
+        landed = result.success and bool(decide())
         return StorageResult(landed, result.latency_ms, size_bytes, *self._objects.state(key))
 
     def repeat(
@@ -256,6 +278,11 @@ class Profile:
     object_limit: RateLimit = field(default_factory=RateLimit)
     """Conditional requests to one object."""
     client: ClientRetries = field(default_factory=ClientRetries)
+    station: Station = field(default_factory=Station)
+    """The server that decides conditional requests; its rows are `work`, `work_read` and `work_write`."""
+    trust: Trust = "unchecked"
+    checked: str = ""
+    """How the latencies and limits were checked, and with what error."""
 
     def find(self, operation: str, kind: str) -> LatencyDistribution | None:
         """Return the row for `operation` on a `kind` of object, or None where the provider cannot do it."""
@@ -339,14 +366,19 @@ class ProfiledProvider(StorageProvider):
         return StorageResult(landed, result.latency_ms, size_bytes, *self._objects.state(key))
 
     def conditional(
-        self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool]
+        self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool | None]
     ) -> Latency[StorageResult]:
         profile, sent_ticks = self._profile, 0
         for attempt in range(1, profile.client.attempts + 1):
             ticks, travel_ticks = self._send(operation, key, size_bytes)
             yield to_ms(travel_ticks)
             admitted = self._objects.admits(key, profile.object_limit)
-            landed = admitted and decide()
+            landed = False
+            if admitted and profile.station.serves:
+                landed, served_ticks = yield from self._serve(key, decide)
+                sent_ticks += served_ticks
+            elif admitted:
+                landed = bool(decide())
             if admitted:
                 self._objects.charge(key, profile.object_limit, landed)
             state = self._objects.state(key)
@@ -361,6 +393,25 @@ class ProfiledProvider(StorageProvider):
                 yield to_ms(wait_ticks)
             sent_ticks += wait_ticks
         return StorageResult(landed, to_ms(sent_ticks), size_bytes, *state)
+
+    def _serve(self, key: str, decide: Callable[[], bool | None]) -> Latency[tuple[bool, int]]:
+        """Pass through the server. Return the outcome and the ticks that it took."""
+        station, total_ticks = self._profile.station, 0
+        for _ in range(station.retries + 1):
+            ticks = self._objects.enter(key, station, self._work_ticks)
+            gave_up = ticks < 0
+            ticks = station.wait_max_ticks if gave_up else ticks
+            yield to_ms(ticks)
+            total_ticks += ticks
+            outcome = False if gave_up else decide()
+            if outcome is not None:
+                return outcome, total_ticks
+        return False, total_ticks
+
+    def _work_ticks(self) -> int:
+        """Draw how long the server works for one commit."""
+        rows = [row for name in SERVER_ROWS if (row := self._profile.latencies.get(name))]
+        return sum(row.quantile.ticks_at(self._rng.random()) for row in rows)
 
     def _send(self, operation: str, key: str, size_bytes: int) -> tuple[dict[bool, int], int]:
         """Send a conditional request. Return its latency by outcome, and when it is decided."""

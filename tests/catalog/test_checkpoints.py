@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -247,6 +248,10 @@ def test_a_checkpoint_is_opened_read_only_from_pyiceberg(tmp_path: Path) -> None
             write()
     assert sorted(path for path in (tmp_path / "lake").rglob("*") if path.is_file()) == objects
 
+    catalog.kv.create_checkpoint("short", 1)
+    sleep(0.01)
+    with pytest.raises(NotInCatalogError, match="short; it has expired"):
+        load_catalog("then", **properties, **{"endive.at": "short"})
     with pytest.raises(NotInCatalogError, match="Checkpoint does not exist: d"):
         load_catalog("then", **properties, **{"endive.at": "d"})
     past.close()
@@ -295,6 +300,8 @@ def test_a_restore_brings_back_data_schema_properties_and_refs(kv: KVCatalog, ta
     assert after.refs == before.refs
     assert after.current_snapshot_id == before.current_snapshot_id
     assert len(after.snapshots) == 4  # later ones stay until they expire
+    assert {one.schema_id for one in after.snapshots} <= {one.schema_id for one in after.schemas}
+    assert [len(one.fields) for one in after.schemas] == [1, 2]  # with their schemas
     assert sorted(StaticTable.from_metadata(table.metadata_location).scan().to_arrow()["n"].to_pylist()) == [1, 2]
     assert kv.check() == []
     with table.update_schema() as update:
@@ -369,6 +376,18 @@ def test_a_dropped_table_comes_back(kv: KVCatalog, catalog: EndiveCatalog, table
     assert rows_of(catalog.load_table(NAME)) == [1, 2, 3]
     kv.maintain(EVERYTHING)
     assert rows_of(catalog.load_table(NAME)) == [1, 2, 3]
+    assert kv.check() == []
+
+
+def test_a_restored_table_has_one_name(kv: KVCatalog, catalog: EndiveCatalog, table: Table) -> None:
+    kv.create_checkpoint("c")
+    version = kv.load_table(NAME).version
+    catalog.rename_table(NAME, "db.other")
+
+    assert kv.restore("c").renamed == ("db.other to db.t",)
+
+    assert catalog.list_tables("db") == [NAME]
+    assert kv.load_table(NAME).version == version  # nothing but its name has changed
     assert kv.check() == []
 
 

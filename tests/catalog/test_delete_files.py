@@ -248,3 +248,30 @@ def test_rows_of_delete_files_say_what_they_are(catalog: EndiveCatalog, table: T
     rows = [decoded_file(body) for key, body in store.rows.items() if key.startswith(b"__files/")]
 
     assert sorted(int(one.file.content) for one in rows) == [0, 0, 1]
+
+
+# The check, from parent to child.
+
+
+def test_snapshots_of_several_branches_are_checked_by_their_own_lines(catalog: EndiveCatalog, table: Table) -> None:
+    catalog.kv.create_branch(NAME, "side")
+    for number in (5, 6):
+        catalog.load_table(NAME).append(numbers(number), branch="side")
+        catalog.load_table(NAME).append(numbers(number + 10))
+    catalog.load_table(NAME).delete("n = 15")
+
+    assert_same_plans(catalog)
+
+
+def test_a_difference_is_reported_for_every_snapshot_that_has_it(
+    catalog: EndiveCatalog, table: Table, store: DictStore
+) -> None:
+    first, second, third = (one.snapshot_id for one in catalog.kv.snapshots(NAME))
+    (row,) = [key for key in store.rows if f"/{first}/".encode() in key and key.startswith(b"__files/")]
+    del store.rows[row]
+
+    findings = catalog.kv.check()
+
+    assert len(findings) == 3
+    for one in (first, second, third):
+        assert any(f"snapshot {one}: __files lacks " in finding for finding in findings)

@@ -171,6 +171,17 @@ def test_orphans_are_found_and_deleted(kv: KVCatalog, table: Table) -> None:
     assert kv.check() == []
 
 
+def test_the_files_of_the_catalog_itself_are_no_orphans(tmp_path: Path) -> None:
+    with KVCatalog.create(str(tmp_path / "lake")) as kv:
+        kv.create_namespace("db")
+        table = EndiveCatalog.on(kv).create_table(NAME, NUMBERS, location=f"file://{tmp_path}/lake")
+        table.append(numbers(1))
+
+        assert kv.remove_orphan_files(NAME, FAR) == []
+    with KVCatalog.open(str(tmp_path / "lake")) as kv:
+        assert rows_of(EndiveCatalog.on(kv).load_table(NAME)) == [1]
+
+
 def test_nothing_is_an_orphan_where_two_tables_live(kv: KVCatalog, table: Table) -> None:
     kv.create_table("db.inner", NUMBERS, location=f"{table.location()}/inner")
 

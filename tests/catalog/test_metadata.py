@@ -36,7 +36,7 @@ from endive.catalog.model.catalog_records import (
 )
 from endive.catalog.model.encoding import DecodeCache, SchemaJson
 from endive.catalog.model.keys import SNAPSHOTS, TABLES
-from endive.catalog.model.metadata_json import metadata_json
+from endive.catalog.model.metadata_json import JoinedJson, metadata_json
 from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.protocol.requests import Steps
@@ -101,6 +101,18 @@ def test_metadata_json_is_what_pyiceberg_writes(written: EndiveCatalog, exclude_
         expected = json.loads(metadata.model_dump_json(exclude_none=exclude_none))
         for _ in range(2):  # encoded, then cached
             assert json.loads(metadata_json(metadata, exclude_none)) == expected
+
+
+def test_lists_that_grow_are_joined_once() -> None:
+    encoded: list[str] = []
+    joined = JoinedJson[str](lambda part: encoded.append(part) or part.encode())  # type: ignore[func-returns-value]
+    first = ["a1", "b2"]
+    assert (joined([]), joined(first), joined([*first, "c3"])) == (b"", b"a1,b2", b"a1,b2,c3")
+    assert encoded == ["a1", "b2", "c3"]
+
+    assert joined([first[0], "x"]) == b"a1,x"  # a part was removed
+    assert joined(first) == b"a1,b2"
+    assert joined([first[0]]) == b"a1"
 
 
 def test_changing_the_properties_of_a_loaded_table_changes_no_other_copy(written: EndiveCatalog) -> None:

@@ -134,6 +134,18 @@ def test_a_branch_keeps_its_own_number_of_snapshots(kv: KVCatalog, table: Table,
     assert kv.expire_snapshots(NAME, clock(), keep_last=1).snapshot_ids == (first,)
 
 
+def test_the_number_of_a_branch_does_not_lower_that_of_the_caller(kv: KVCatalog, table: Table, clock: Clock) -> None:
+    first, _, _ = ids_of(kv)
+    kv.roll_back(NAME, first)
+    kv.set_current_snapshot(NAME, ids_of(kv)[-1])
+    third = ids_of(kv)[-1]
+    table.refresh().manage_snapshots().create_branch(third, "main", min_snapshots_to_keep=1).commit()
+    clock.passed_ms = DAY_MS
+
+    assert kv.expire_snapshots(NAME, clock(), keep_last=3).snapshot_ids == ()
+    assert kv.expire_snapshots(NAME, clock(), keep_last=2).snapshot_ids == (first,)
+
+
 def test_a_branch_keeps_its_snapshots_for_its_own_time(kv: KVCatalog, table: Table, clock: Clock) -> None:
     first, second, _ = ids_of(kv)
     branch(kv, table, max_snapshot_age_ms=30 * DAY_MS)

@@ -135,15 +135,20 @@ def _storage(draw: Draw) -> dict[str, Any]:
 
 def _catalog(draw: Draw, tables: int) -> tuple[dict[str, Any], int]:
     """Return the section, and the fewest partitions that a table has."""
-    catalog: dict[str, Any] = {"type": draw.choice(["cas", "append", "instant"]), "num_tables": tables}
-    if catalog["type"] == "instant":
+    catalog: dict[str, Any] = {"type": draw.choice(["cas", "append", "instant", "service"]), "num_tables": tables}
+    if catalog["type"] == "service":
+        catalog["service"] = _service(draw)
+        if draw.random() < 0.3:
+            del catalog["type"]
+            catalog["preset"] = draw.choice(["object", "hadoop", "hive", "glue", "rest", "endive", "endive-shared"])
+    if catalog.get("type") == "instant":
         catalog["latency_ms"] = draw.choice([0.0, 1.0, 7.5])
     if draw.random() < 0.5:
         catalog["conflict_granularity"] = draw.choice(["catalog", "table", "partition"])
     catalog["table_groups"] = draw.choice([1, 1, draw.randint(1, tables)])
     if draw.random() < 0.5:
         catalog["table_metadata_inlined"] = draw.random() < 0.5
-    if catalog["type"] == "append":
+    if catalog.get("type") == "append":
         catalog |= {
             "compaction_threshold": draw.choice([0, 500, 2_000, 16_000_000]),
             "compaction_max_entries": draw.choice([0, 1, 5, 20]),
@@ -159,6 +164,26 @@ def _catalog(draw: Draw, tables: int) -> tuple[dict[str, Any], int]:
         catalog["partitions"] = {"per_table": counts}
         return catalog, min(counts)
     return catalog, 1
+
+
+def _service(draw: Draw) -> dict[str, Any]:
+    service: dict[str, Any] = {
+        name: _distribution(draw, 0.0, 60.0) for name in ("read", "commit", "work") if draw.random() < 0.7
+    }
+    service |= draw.choice(
+        [
+            {},
+            {"workers": draw.choice([1, 3])},
+            {"workers": 1, "per_table": True, "poll_ms": 20.0, "poll_multiplier": 1.5, "poll_max_ms": 300.0},
+            {"workers": 2, "per_table": True, "wait_max_ms": 100.0},
+            {"batches": draw.choice([1, 3])},
+        ]
+    )
+    if "poll_ms" in service:
+        service["wait_max_ms"] = draw.choice([200.0, 5_000.0])
+    if draw.random() < 0.3:
+        service |= {"requests_per_s": draw.choice([0.5, 5.0]), "burst": draw.choice([1.0, 4.0]), "client": "aws-cpp"}
+    return service | {"retries": draw.choice([0, 2]), "writes_metadata": draw.random() < 0.3}
 
 
 def _selection(draw: Draw, most: int) -> dict[str, Any]:

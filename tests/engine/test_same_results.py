@@ -16,8 +16,8 @@ from tests.engine.configurations import configuration
 
 FAST_SAMPLE = range(500, 506)
 SAMPLE = range(0, 120, 10)
-CAMPAIGN = range(1_000, 3_400, 50)
-"""At least 2,000 of these are valid; `test_the_campaign_is_large_enough` counts them."""
+CAMPAIGN = range(1_000, 5_000, 50)
+"""At least 3,000 of these are valid; `test_the_campaign_is_large_enough` counts them."""
 
 
 def valid(number: int) -> Settings | None:
@@ -70,7 +70,7 @@ def test_thousands_of_random_configurations_give_equal_rows_and_counters(first: 
 
 @pytest.mark.campaign
 def test_the_campaign_is_large_enough() -> None:
-    assert sum(valid(number) is not None for first in CAMPAIGN for number in range(first, first + 50)) >= 2_000
+    assert sum(valid(number) is not None for first in CAMPAIGN for number in range(first, first + 50)) >= 3_000
 
 
 def test_the_configurations_reach_every_choice_of_the_schema() -> None:

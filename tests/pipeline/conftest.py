@@ -26,6 +26,8 @@ def spark() -> Iterator[SparkSession]:
 
     Its workers have the environment that the session is started with, so the keys for the test servers must be there.
     """
+    if os.environ.get("ENDIVE_WITHOUT_SPARK"):
+        pytest.skip("without Spark")
     os.environ.update(ANY_KEYS)
     with spark_session("local[2]", settings=QUICK) as session:
         yield session

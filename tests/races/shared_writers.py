@@ -11,7 +11,7 @@ from functools import partial
 
 from endive.errors import EndiveError, FencedError, OutcomeUnknownError
 from endive.kv.log.committing import Prepared, append_exclusive, commit_batch, prepare
-from endive.kv.log.epochs import open_exclusive, open_shared
+from endive.kv.log.epochs import open_exclusive, open_shared, share_epoch
 from endive.kv.log.opening import Lease, open_writer
 from endive.kv.log.state import StoreState, refreshed, state_at
 from endive.kv.log.wal import WAL, WalEntry
@@ -89,6 +89,14 @@ def short_lived(letter: str, state: StoreState) -> Steps[str]:
 def maintaining() -> Steps[str]:
     """Do a share of maintenance."""
     yield from maintain(LONG_MS, retention_ms=0)
+    return "done"
+
+
+def closing(letter: str, state: StoreState) -> Steps[str]:
+    """Append a letter exclusively, then share the epoch, as an exclusive writer that is closed does."""
+    yield from committing(letter, state)
+    if state.own_epoch:
+        yield from share_epoch(state.own_epoch)
     return "done"
 
 

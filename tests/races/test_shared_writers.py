@@ -20,6 +20,7 @@ from tests.races.shared_writers import (
     INVARIANTS,
     alone,
     alone_already,
+    closing,
     committing,
     committing_again,
     committing_and_reading,
@@ -120,6 +121,16 @@ EXHAUSTED: dict[str, Case] = {
     ),
 }
 LONG: dict[str, Case] = {
+    "an owner that closes, an exclusive writer that opens, compactor and collector; two preemptions": (
+        {"owner a": partial(closing, "a", OWNER), "alone": partial(alone, "w"), **KEEPERS},
+        Bounds(preemptions=2),
+        OWNED,
+    ),
+    "a member, an exclusive writer that opens, compactor and collector; two preemptions": (
+        {"writer b": partial(committing, "b", STATE, 2), "alone": partial(alone, "w"), **KEEPERS},
+        Bounds(preemptions=2),
+        OBJECTS,
+    ),
     "two shares of maintenance, a jump of the clock, a crash; two preemptions": (
         MAINTAINERS,
         Bounds(clock_jumps=1, crashes=1, preemptions=2),
@@ -267,6 +278,13 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "fences are collected, and an owner does not look": (
         mutants_of_the_store.fences_collected,
+        {"owner a": partial(committing, "a", OWNER), "owner b": partial(owning, "b", 2), **KEEPERS},
+        Bounds(preemptions=2),
+        OWNED,
+        "the acknowledged commit 'a' is missing",
+    ),
+    "no fence is kept": (
+        mutants.no_fence_is_kept,
         {"owner a": partial(committing, "a", OWNER), "owner b": partial(owning, "b", 2), **KEEPERS},
         Bounds(preemptions=2),
         OWNED,

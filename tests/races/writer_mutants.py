@@ -112,3 +112,8 @@ def not_computed_again() -> Any:
 def expired_claims_publish() -> Any:
     """The claim of maintenance is trusted for as long as its owner works: a newer compactor epoch does not stop it."""
     return swapped(("endive.kv.manifest.StoreManifest._require_compactor", lambda *_: None))
+
+
+def no_fence_is_kept() -> Any:
+    """Fences are deleted with other entries, even if an exclusive writer may still want their places."""
+    return swapped(("endive.kv.log.opening.must_be_kept", lambda _: False))

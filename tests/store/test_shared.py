@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from endive.drivers.blocking import BlockingDriver
 from endive.errors import ExclusiveWriterError, FencedError
 from endive.kv import Reader, Store, StoreOptions
+from endive.kv.log.epochs import open_exclusive
 from endive.kv.maintenance.check import check_store
 from endive.kv.transaction import Transaction
 from endive.objects import MemoryStore
@@ -129,8 +131,8 @@ def test_a_shared_writer_that_never_gets_the_store_reports_it_and_goes_on_when_i
     with shared(objects) as store:
         store.driver._sleep = lambda _: None
         store.transact(add_one(b"n"))
-        Store(objects).close()
-        objects.rival = lambda: Store(objects).close()
+        BlockingDriver(objects).run(open_exclusive())
+        objects.rival = lambda: BlockingDriver(objects).run(open_exclusive())  # and crashes
         with pytest.raises(ExclusiveWriterError, match="is the exclusive writer"):
             store.transact(add_one(b"n"))
         objects.rival = None

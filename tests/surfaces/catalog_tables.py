@@ -107,3 +107,30 @@ def s3_table() -> str:
     at_64 = max(row["commits_per_s"] for row in document["s3"] if row["committers"] == 64)
     words = f"The aim is 500 commits a second from 64 committers; the best of these ways had {at_64:.0f}."
     return "\n\n".join([_table(["committers", "commits per PUT", *WAYS.values()], lines), words])
+
+
+def aging_table() -> str:
+    """Costs over a table's age before and now, from `benchmarks/results/aging.json`."""
+    labels = json.loads(RESULTS.with_name("aging.json").read_text(encoding="utf-8"))["labels"]
+    before = {row["snapshots"]: row for row in labels["before"]["append"]["rows"]}
+    rows = [
+        "| snapshots | append: requests (sequential) | append: CPU ms | property set: CPU ms "
+        "| `load_table`, cold: requests (sequential) | metadata files |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for now in labels["now"]["append"]["rows"]:
+        old = before[now["snapshots"]]
+        cells = [
+            _counts(old, now, "append"),
+            f"{old['append_cpu_ms']:.0f} → {now['append_cpu_ms']:.0f}",
+            f"{old['property_cpu_ms']:.0f} → {now['property_cpu_ms']:.0f}",
+            _counts(old, now, "load"),
+            f"{old['metadata_files_bytes'] / 1e6:,.0f} → {now['metadata_files_bytes'] / 1e6:,.0f} MB",
+        ]
+        rows.append(f"| {now['snapshots']:,} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def _counts(old: dict[str, Any], now: dict[str, Any], kind: str) -> str:
+    shown = [f"{row[f'{kind}_requests']} ({row[f'{kind}_sequential']})" for row in (old, now)]
+    return " → ".join(shown)

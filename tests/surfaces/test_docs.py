@@ -18,7 +18,7 @@ from endive.catalog.settings import SETTINGS, Setting
 from endive.cli.app import app
 from endive.sim.config.reference import Key, keys
 from endive.sim.results.metrics import METRICS
-from tests.surfaces.catalog_tables import beside_table, s3_table
+from tests.surfaces.catalog_tables import aging_table, beside_table, s3_table
 from tests.surfaces.files import CommandLine
 from tests.surfaces.spark_tables import speed_table
 
@@ -255,6 +255,7 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "engine": ("docs/engine.md", engine_table),
     "catalog beside SQL": ("docs/catalog.md", beside_table),
     "catalog over S3": ("docs/catalog.md", s3_table),
+    "catalog over its age": ("docs/catalog.md", aging_table),
     "tables on Spark": ("docs/spark.md", speed_table),
 }
 """Name of the table, the document that has it, and what writes it."""

@@ -169,7 +169,7 @@ class GroupCommitter:
                 queue.is_contended = lost > 0
                 queue.past = _past_after(chain)
                 self._answer(chain, outcome)
-                self._delete_old_metadata(chain)
+                self._clean_old_metadata(chain)
             for link in chain.links:
                 link.waiting.error = link.error
 
@@ -288,7 +288,7 @@ class GroupCommitter:
             change = link.change if link.change is not None else link.waiting.change
             link.waiting.committed = GroupResult(record, change, state)
 
-    def _delete_old_metadata(self, chain: Chain) -> None:
+    def _clean_old_metadata(self, chain: Chain) -> None:
         """Delete old metadata files; unless the table asks for it, without letting the leader wait."""
         before, last = chain.base.record, chain.last
         if last is None or not chain.written or not dropped_files(before, last.record):

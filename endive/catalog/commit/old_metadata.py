@@ -18,13 +18,11 @@ from pyiceberg.table import TableProperties
 
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.model.catalog_records import TableRecord
-from endive.catalog.model.keys import imported_key
+from endive.catalog.model.keys import CHECKPOINTS, imported_key
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.protocol.requests import Steps
 
 ENABLED = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
-CHECKPOINTS = b"__checkpoints/"
-"""Prefix of the rows of the catalog's checkpoints."""
 
 
 def dropped_files(before: TableRecord, after: TableRecord) -> list[str]:
@@ -42,7 +40,7 @@ def dropped_files(before: TableRecord, after: TableRecord) -> list[str]:
 
 def are_needed(tx: StoreTransaction, record: TableRecord) -> Steps[bool]:
     """Whether a checkpoint or another catalog may need the old metadata files of a table."""
-    checkpoints = yield from tx.scan(CHECKPOINTS)
+    checkpoints = yield from tx.scan(CHECKPOINTS.encode())
     if checkpoints:
         return True
     is_imported = (yield from tx.get(imported_key(record.uuid))) is not None

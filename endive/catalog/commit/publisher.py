@@ -17,12 +17,12 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 
 from endive.catalog.commit.metadata_files import MetadataFiles
-from endive.catalog.iceberg import delete_old_metadata, with_log_entry
+from endive.catalog.commit.old_metadata import delete_dropped_files
+from endive.catalog.iceberg import with_log_entry
 from endive.catalog.model.keys import table_key
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.operations import table_rows
-from endive.catalog.operations.checkpoint_rows import all_checkpoints
 from endive.errors import NotInCatalogError
 from endive.protocol.requests import Steps
 
@@ -100,18 +100,15 @@ class Publisher:
             metadata = with_log_entry(metadata, record.metadata_location, record.metadata_unix_ms)
         location = self.files.new_location(metadata, record.metadata_location)
         self.files.write(metadata, location)
-
-        def note(tx: StoreTransaction) -> Steps[tuple[bool, bool]]:
-            noted = yield from note_published(tx, identifier, record.uuid, record.version, location, metadata)
-            checkpoints = yield from all_checkpoints(tx)
-            return noted, bool(checkpoints)
-
-        noted, is_held = self.store.transact(note)
+        noted = self.store.transact(
+            lambda tx: note_published(tx, identifier, record.uuid, record.version, location, metadata)
+        )
         if not noted:
             self.files.delete(location)
             return self.publish_again(identifier)
-        if not is_held:  # a checkpoint may need them: maintenance deletes those that none does
-            delete_old_metadata(self.files.io(location), view.metadata, metadata)
+        after = record.metadata.model_copy(update={"metadata_log": metadata.metadata_log})
+        published = replace(record, metadata=after, metadata_location=location)
+        delete_dropped_files(self.store, self.files, record, published)
         return location
 
     def publish_again(self, identifier: Identifier) -> str:

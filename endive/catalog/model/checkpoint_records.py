@@ -34,8 +34,8 @@ class CheckpointRecord:
         return bool(self.store_checkpoint)
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether its time is over. The checkpoint of a clone does not expire."""
-        return self.expire_unix_ms != NEVER and self.expire_unix_ms <= now_ms and not self.clone_url
+        """Whether its time is over. The checkpoint of a clone has no end."""
+        return self.expire_unix_ms != NEVER and self.expire_unix_ms <= now_ms
 
     def encoded(self) -> bytes:
         """Return the JSON."""

@@ -19,7 +19,7 @@ meanwhile. Where the entry is too far back for the manifest, the outcome is unkn
 
 *An exclusive writer* need not look: a create that succeeds counts. N lies behind this epoch's fences, so no other
 process created N before a newer epoch was claimed. A claimer fences a run of as many entries as can be in flight, and
-starts the run again behind every entry of ours that it meets. So N is one of its fences, which are never deleted
+starts the run again behind every entry of ours that it meets. So N is one of its fences, which are not deleted
 (decision 21), and the create fails; or N lies before the run, and exists. If the reply to a create is lost, N may exist
 and be deleted like any other entry: after an unknown outcome the epoch is given up, and another one is claimed before
 the next create.

@@ -88,14 +88,22 @@ def open_exclusive(
     raise ExclusiveWriterError(ROLE, epoch, epoch + 1)
 
 
+def share_epoch(epoch: int) -> Steps[None]:
+    """Let other processes join an epoch that this process has had for itself, and in which it writes no more.
+
+    All of its entries must be known to exist or not. `FencedError`: another process has claimed a newer epoch.
+    """
+    put_id = yield from ask(NewId())
+    yield from update(MANIFESTS, lambda base: base.value.with_shared(put_id, epoch))
+
+
 def claim_shared() -> Steps[None]:
     """Claim the next writer epoch and fence older writers; when the fences stand, mark it as shared.
 
     One attempt: many processes may start at once, and the others can join the first.
     """
     lease = yield from open_writer(claims_max=1)
-    put_id = yield from ask(NewId())
-    yield from update(MANIFESTS, lambda base: base.value.with_shared(put_id, lease.epoch))
+    yield from share_epoch(lease.epoch)
 
 
 def _shared_soon(epoch: int, refreshes_max: int) -> Steps[StoreState | None]:

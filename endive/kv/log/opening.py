@@ -16,6 +16,12 @@ The order of the steps carries the promise:
 3. Read the newest manifest again. If the epoch is not ours any more, stop. If entries from the first fence on have been
    compacted, they existed before, and the fence is in the place of a deleted entry: fence again, from where the
    WAL begins now.
+
+**Fences that need not be kept.** A fence is kept for ever because an exclusive writer that stalled trusts a create that
+succeeds (decision 21). Shared writers do not: they look at the manifest afterwards. So a fence behind an epoch that was
+shared when the next one was claimed may be deleted with other entries. Exclusive writers of still older epochs are
+stopped by the fences of the first epoch after their own. A writer that closes in good order, with all of its entries
+known, shares its epoch (`endive.kv.log.epochs.share_epoch`), so only crashed exclusive writers leave fences for ever.
 """
 
 from dataclasses import dataclass
@@ -47,9 +53,9 @@ def open_writer(parallel_writes: int = 1, claims_max: int = ATTEMPTS_MAX) -> Ste
 
     `AttemptsExhaustedError`: other processes have changed the manifest each time; no epoch was claimed.
     """
-    claimed, end = yield from _claim(parallel_writes, claims_max)
+    claimed, end, is_kept = yield from _claim(parallel_writes, claims_max)
     epoch = claimed.value.writer_epoch
-    body = encode_fence(epoch, claimed.value.put_id)
+    body = encode_fence(epoch, claimed.value.put_id, is_kept)
     for _ in range(ATTEMPTS_MAX):
         first = yield from fence(WAL, end + 1, epoch, claimed.value.max_parallel_writes, body)
         manifest = yield from require_newest()
@@ -61,8 +67,8 @@ def open_writer(parallel_writes: int = 1, claims_max: int = ATTEMPTS_MAX) -> Ste
     raise AttemptsExhaustedError(WAL.prefix, ATTEMPTS_MAX)
 
 
-def _claim(parallel_writes: int, claims_max: int) -> Steps[tuple[Numbered[StoreManifest], int]]:
-    """Claim the next epoch; return the manifest that does, and the end of the WAL as listed before."""
+def _claim(parallel_writes: int, claims_max: int) -> Steps[tuple[Numbered[StoreManifest], int, bool]]:
+    """Claim the next epoch; return the manifest that does, the WAL's end as listed before, and the kind of fence."""
     now_ms = yield from ask(Now())
     for _ in range(claims_max):
         put_id = yield from ask(NewId())
@@ -85,8 +91,13 @@ def _claim(parallel_writes: int, claims_max: int) -> Steps[tuple[Numbered[StoreM
             yield from newest_for_certain(MANIFESTS)
             continue
         if claimed is not None:
-            return claimed, end
+            return claimed, end, must_be_kept(before)
     raise AttemptsExhaustedError(MANIFESTS.prefix, claims_max)
+
+
+def must_be_kept(before: StoreManifest) -> bool:
+    """Whether the fences of the next epoch must be kept for ever: an exclusive writer may still want their places."""
+    return not before.is_joinable
 
 
 def require_newest() -> Steps[Numbered[StoreManifest]]:

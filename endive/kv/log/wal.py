@@ -39,7 +39,7 @@ class WalEntry:
 
 
 def is_fence(info: ObjectInfo) -> bool:
-    """Whether a WAL object is a fence, by its size: no object with a row is as small."""
+    """Whether a WAL object is a fence that must be kept, by its size: no object with a row is as small."""
     return info.size_bytes <= FENCE_SIZE_BYTES
 
 

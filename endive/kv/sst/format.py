@@ -37,6 +37,8 @@ _RAW, _ZSTD = 0, 1
 _COMPRESS_MIN = 256
 _FOOTER = struct.Struct("<8sHB5xQ16sQQQQIIIII")
 FENCE_SIZE_BYTES = _FOOTER.size
+PASSING_FENCE_BYTES = FENCE_SIZE_BYTES + 4
+"""Size of a fence that is deleted like any other entry. Older versions of Endive do the same with it."""
 _COUNT = struct.Struct("<I")
 _BLOCK_PLACE = struct.Struct("<QII")
 
@@ -102,9 +104,13 @@ class Index:
 # Writing.
 
 
-def encode_fence(epoch: int, put_id: str) -> bytes:
-    """Return an SST without rows."""
-    return _footer(Footer(epoch, put_id, 0, 0, 0, 0, 0, crc32c(b""), 0, crc32c(b"")))
+def encode_fence(epoch: int, put_id: str, is_kept: bool = True) -> bytes:
+    """Return an SST without rows.
+
+    One that need not be kept has another size, which tells the garbage collector so (`endive.kv.log.opening`).
+    """
+    body = _footer(Footer(epoch, put_id, 0, 0, 0, 0, 0, crc32c(b""), 0, crc32c(b"")))
+    return body if is_kept else bytes(PASSING_FENCE_BYTES - len(body)) + body
 
 
 def encode_sst(rows: Rows, epoch: int, put_id: str, is_chained: bool = False) -> bytes:

@@ -1,7 +1,7 @@
 """The simulated catalog. `endive.sim.catalog` is simulated, `endive.catalog` is real."""
 
 from endive.sim.catalog.append import AppendCatalog, LogLimits
-from endive.sim.catalog.cas import CASCatalog, Catalog, InstantCatalog
+from endive.sim.catalog.cas import CASCatalog, Catalog, InstantCatalog, ServiceCatalog
 from endive.sim.catalog.types import CatalogSnapshot, CommitResult, IntentionRecord, Partitions, TableMetadata
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "IntentionRecord",
     "LogLimits",
     "Partitions",
+    "ServiceCatalog",
     "TableMetadata",
 ]

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Self
 
@@ -45,6 +45,9 @@ class Catalog(ABC):
         """Outcomes by name, for the report at the end of a run. None by default."""
         return Counter()
 
+    def keep_time(self, clock: Callable[[], int]) -> None:  # noqa: B027 - a catalog without limits has no use for it
+        """Take the function that returns the present tick."""
+
     def session(self, rng: RandomSource) -> Self:  # noqa: ARG002 - a catalog without randomness has no use for it
         """Return this catalog as one transaction uses it: the same state, latencies from `rng`."""
         return self
@@ -61,6 +64,9 @@ class StoredCatalog(Catalog):
         view = copy(self)
         view._storage = self._storage.with_rng(rng)
         return view
+
+    def keep_time(self, clock: Callable[[], int]) -> None:
+        self._storage.objects.clock = clock
 
     @property
     def seq(self) -> int:
@@ -101,15 +107,48 @@ class CASCatalog(StoredCatalog):
         intention: IntentionRecord | None = None,
     ) -> Latency[CommitResult]:
         proposal = intention or IntentionRecord(-1, expected_seq, writes)
-        result = yield from self._storage.conditional("cas", self.KEY, 0, lambda: self._swap(proposal))
+        key = self.KEY if self._state.pointers == 1 else f"{self.KEY}/{self._state.pointer(proposal.tables_written)}"
+        result = yield from self._storage.conditional("cas", key, 0, _Swap(self._state, proposal).decide)
         self._state.counters["cas_success" if result.success else "cas_failure"] += 1
         return CommitResult(result.success, result.latency_ms)
 
-    def _swap(self, proposal: IntentionRecord) -> bool:
-        if self._state.conflicts(proposal):
+
+class _Swap:
+    """One commit's proposal, as the catalog decides it."""
+
+    def __init__(self, state: CatalogState, proposal: IntentionRecord) -> None:
+        self._state = state
+        self._proposal = proposal
+
+    def decide(self) -> bool | None:
+        """Install the proposal. None: it lost, but nothing overlaps; it is rebased and may be decided again."""
+        if not self._state.conflicts(self._proposal):
+            self._state.apply(self._proposal)
+            return True
+        if self._state.overlaps(self._proposal):
             return False
-        self._state.apply(proposal)
-        return True
+        self._proposal = self._state.rebased(self._proposal)
+        return None
+
+
+class ServiceCatalog(CASCatalog):
+    """A catalog behind a server: its latencies, limits and workers are those of `profile`, not of the object store."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        num_tables: int,
+        partitions_per_table: Sequence[int],
+        granularity: str = "table",
+        table_groups: int = 1,
+        manifests: int = 1,
+    ) -> None:
+        storage = ProfiledProvider(profile, Stream(0))
+        super().__init__(storage, num_tables, partitions_per_table, granularity, table_groups, manifests)
+
+    @property
+    def counters(self) -> Counter[str]:
+        return self._state.counters + self._storage.objects.counters
 
 
 class InstantCatalog(CASCatalog):

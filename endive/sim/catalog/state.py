@@ -6,7 +6,7 @@ exactly if one of its units was touched later than that.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from endive.errors import InvariantError
@@ -54,6 +54,27 @@ class CatalogState:
         return any(
             self._read_seq(table, partitions) > proposal.expected_seq for table, partitions in proposal.reads.items()
         )
+
+    def overlaps(self, proposal: IntentionRecord) -> bool:
+        """Whether a table or partition that the proposal depends on was touched since its snapshot."""
+        written = proposal.partitions_written
+        watched = [(table, None if written is None else written.get(table, _NONE)) for table in proposal.tables_written]
+        watched += proposal.reads.items()
+        return any(self._read_seq(table, partitions) > proposal.expected_seq for table, partitions in watched)
+
+    def rebased(self, proposal: IntentionRecord) -> IntentionRecord:
+        """Return the proposal on top of the present state. It must not overlap with what came between."""
+        writes = {table: self.tables[table].version + 1 for table in proposal.tables_written}
+        return replace(proposal, expected_seq=self.seq, tables_written=writes)
+
+    def pointer(self, tables: Iterable[int]) -> int:
+        """Return the number of the pointer that a commit to these tables swaps."""
+        return min(tables) * self._groups // len(self.tables)
+
+    @property
+    def pointers(self) -> int:
+        """Number of pointers: groups of tables."""
+        return self._groups
 
     def _touched_seq(self, table: int, partitions: frozenset[int] | None) -> int:
         if self._granularity == "catalog":

@@ -10,6 +10,7 @@ from endive.sim.config.defaults import partition_counts
 from endive.sim.config.schema import CatalogSection, Configuration, Selection, TransactionSection
 from endive.sim.cost import COST_MODELS, OperationCost
 from endive.sim.latency import SizeBasedLatency
+from endive.sim.limits import Contention, RateLimit
 from endive.sim.operations import OPERATION_TYPES, OPERATIONS
 from endive.sim.requests import OBJECTS
 from endive.sim.storage import Profile
@@ -51,7 +52,9 @@ class Choices:
     def requests(self) -> frozenset[Request]:
         """Every request that may be made to the object store."""
         made = {("write" if kind.endswith("writes") else "read", OBJECTS[kind]) for kind in self._kinds()}
-        if self.catalog.type != "instant":
+        if self.catalog.type == "service":
+            made |= self._service_requests()
+        elif self.catalog.type != "instant":
             made |= {("read", "catalog"), (self.catalog.type or "cas", "catalog")}
         if self.catalog.type == "append" and (self.catalog.compaction_threshold or self.catalog.compaction_max_entries):
             made.add(("cas", "compaction"))
@@ -60,6 +63,21 @@ class Choices:
             if self.transaction.manifest_list_seal_threshold:
                 made |= {("read", "manifest_list"), ("write", "manifest_list")}
         return frozenset(made)
+
+    @property
+    def pointers_matter(self) -> bool:
+        """Whether commits to one pointer hinder each other, apart from conflicts."""
+        limited = self.profile.contention != Contention() or self.profile.object_limit != RateLimit()
+        service = self.catalog.service
+        return bool(service.per_table or service.requests_per_s) if self.catalog.type == "service" else limited
+
+    def _service_requests(self) -> set[Request]:
+        """Return the requests whose latencies the server uses."""
+        service = self.catalog.service
+        made = set() if service.read else {("read", "catalog")}
+        made |= set() if service.work else {("cas", "catalog")}
+        metadata = {("read", "table_metadata"), ("write", "table_metadata")}
+        return made | (metadata if service.writes_metadata else set())
 
     def _kinds(self) -> set[str]:
         """Return the kinds of request that the cost model makes, in the chosen layout."""

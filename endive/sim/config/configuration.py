@@ -10,6 +10,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +18,9 @@ import tomli_w
 
 from endive.errors import ConfigurationError, ErrorCollector
 from endive.rng import Stream
-from endive.sim.catalog import AppendCatalog, CASCatalog, Catalog, InstantCatalog, LogLimits
+from endive.sim.catalog import AppendCatalog, CASCatalog, Catalog, InstantCatalog, LogLimits, ServiceCatalog
 from endive.sim.config.building import build_classes
+from endive.sim.config.catalogs import load_presets
 from endive.sim.config.choices import Choices
 from endive.sim.config.classes import class_sections, unused_shared_keys, warnings_by_class
 from endive.sim.config.defaults import Origins, complete, contradictions, mean_ms, partition_counts
@@ -27,6 +29,7 @@ from endive.sim.config.effects import ineffective
 from endive.sim.config.profiles import load_clients, load_profile_file, load_profile_set, read_text, share_of
 from endive.sim.config.schema import Configuration
 from endive.sim.config.validation import InvalidKey, validated, without_consequences
+from endive.sim.cost import COST_MODELS
 from endive.sim.latency import (
     BYTES_PER_MIB,
     LatencyDistribution,
@@ -39,7 +42,7 @@ from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Profile, ProfiledProvider
 from endive.wording import suggestion
 
-MODEL_VERSION = 4
+MODEL_VERSION = 5
 """Raised when the same configuration and seed give other results than before."""
 
 SET = "--set"
@@ -72,6 +75,32 @@ class Settings:
     profile_set: str = "spec"
     """Origin of the provider's latencies: a set's name, or `own` for a profile of the user's file."""
 
+    @cached_property
+    def service(self) -> Profile | None:
+        """The catalog's server. None: the catalog has none."""
+        catalog = self.values.catalog
+        if catalog.type != "service":
+            return None
+        return catalog.service.build(self.profile, self.values.transaction.table_metadata_bytes)
+
+    @property
+    def trust(self) -> dict[str, dict[str, str]]:
+        """How far each part of the model was checked: provider, catalog, cost models."""
+        catalog = self.values.catalog
+        preset = load_presets()[catalog.preset] if catalog.preset else None
+        models = [COST_MODELS[name] for name in self.cost_models.split(", ")]
+        parts = {f"provider {self.profile.name}": (self.profile.trust, self.profile.checked)}
+        if preset:
+            parts[f"catalog {catalog.preset}"] = (preset.trust, preset.checked)
+        parts |= {f"cost model {model.name}": (model.trust, model.checked) for model in models}
+        return {part: {"trust": trust, "checked": checked} for part, (trust, checked) in parts.items()}
+
+    @property
+    def catalog_name(self) -> str:
+        """The kind of catalog and its granularity, in words."""
+        catalog = self.values.catalog
+        return f"{catalog.preset or catalog.type} catalog, granularity {catalog.conflict_granularity}"
+
     @property
     def label(self) -> str:
         """The experiment's name: as given, else the file's."""
@@ -101,7 +130,8 @@ class Settings:
 
     def build(self, seed: int | None = None) -> SimulationConfig:
         """Return a fresh simulation's configuration; its catalog and storage belong to that one run."""
-        return _build(self.values, self.profile, self.values.simulation.seed if seed is None else seed)
+        chosen = self.values.simulation.seed if seed is None else seed
+        return _build(self.values, self.profile, self.service, chosen)
 
     def experiment_hash(self) -> str:
         """Return the hash of the parameters: equal for equal results, whatever the seed, label and output."""
@@ -293,7 +323,7 @@ def _grown(latencies: Mapping[str, LatencyDistribution], size_bytes: int) -> Lat
     return read if isinstance(read, LognormalLatency | SizeBasedLatency) else write
 
 
-def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConfig:
+def _build(config: Configuration, profile: Profile, service: Profile | None, seed: int) -> SimulationConfig:
     classes = build_classes(config, seed)
     backoff = config.transaction.retry_backoff
     storage = ProfiledProvider(profile, Stream(seed))
@@ -301,7 +331,7 @@ def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConf
         duration_ms=config.simulation.duration_ms,
         seed=seed,
         storage_provider=storage,
-        catalog=_catalog(config, storage),
+        catalog=_catalog(config, storage, service),
         workload=classes[0].workload,
         conflict_detector=classes[0].conflict_detector,
         max_retries=classes[0].max_retries,
@@ -317,17 +347,19 @@ def _build(config: Configuration, profile: Profile, seed: int) -> SimulationConf
     )
 
 
-def _catalog(config: Configuration, storage: ProfiledProvider) -> Catalog:
-    catalog, partitions = config.catalog, partition_counts(config)
+def _catalog(config: Configuration, storage: ProfiledProvider, service: Profile | None) -> Catalog:
+    catalog, partitions, groups = config.catalog, partition_counts(config), config.catalog.table_groups or 1
     granularity, manifests = catalog.conflict_granularity or "catalog", config.transaction.table_manifests
     if catalog.type == "append":
         limits = LogLimits(catalog.compaction_threshold, catalog.compaction_max_entries)
         replay_ms = catalog.log_entry_read_ms
         return AppendCatalog(storage, catalog.num_tables, partitions, granularity, limits, replay_ms, manifests)
     if catalog.type == "instant":
-        shape = (catalog.latency_ms, granularity, catalog.table_groups, manifests)
+        shape = (catalog.latency_ms, granularity, groups, manifests)
         return InstantCatalog(catalog.num_tables, partitions, *shape)
-    return CASCatalog(storage, catalog.num_tables, partitions, granularity, catalog.table_groups, manifests)
+    if service is not None:
+        return ServiceCatalog(service, catalog.num_tables, partitions, granularity, groups, manifests)
+    return CASCatalog(storage, catalog.num_tables, partitions, granularity, groups, manifests)
 
 
 def compute_experiment_hash(settings: Settings) -> str:

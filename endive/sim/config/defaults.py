@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from endive.sim.config.catalogs import load_presets
 from endive.sim.config.classes import errors_by_class, in_class
 from endive.sim.config.distributions import DistributionSection
 from endive.sim.config.profiles import decision_name
@@ -41,7 +42,10 @@ def complete(config: Configuration, profile: Profile) -> tuple[Configuration, Or
 
 def _filled(config: Configuration, defaults: Iterable[tuple[str, Any, str]]) -> tuple[Configuration, dict[str, str]]:
     """Fill in the defaults of keys that are not set. Return the reason of each as well."""
-    filled = {key: (value, reason) for key, value, reason in defaults if value_at(config, key) is None}
+    filled: dict[str, tuple[Any, str]] = {}
+    for key, value, reason in defaults:  # the first one counts
+        if value_at(config, key) is None:
+            filled.setdefault(key, (value, reason))
     for key, (value, _) in filled.items():
         config = _with(config, key.split("."), value)
     return config, {key: reason for key, (_, reason) in filled.items()}
@@ -53,9 +57,22 @@ def _defaults(config: Configuration, profile: Profile) -> Iterator[tuple[str, An
     yield "simulation.trim_end_ms", quarter_ms, "a quarter of the run"
     yield "storage.decision", decision_name(profile.decision), f"profile {profile.name}"
     yield "storage.client", profile.client.name or None, f"profile {profile.name}"
+    if config.catalog.preset:
+        reason = f"preset {config.catalog.preset}"
+        preset = load_presets()[config.catalog.preset].defaults(config.catalog.num_tables)
+        yield from ((key, value, reason) for key, value in preset)
+    yield from _catalog_defaults(config, profile)
+
+
+def _catalog_defaults(config: Configuration, profile: Profile) -> Iterator[tuple[str, Any, str]]:
     kind = config.catalog.type or ("cas" if profile.find("cas", "catalog") else "append")
+    yield "catalog.table_groups", 1, f"catalog type {kind}"
     yield "catalog.type", kind, f"what {profile.name} can do"
-    yield "catalog.conflict_granularity", "table" if kind == "append" else "catalog", f"catalog type {kind}"
+    yield (
+        "catalog.conflict_granularity",
+        "table" if kind in ("append", "service") else "catalog",
+        f"catalog type {kind}",
+    )
     model = COST_MODELS[config.transaction.cost_model]
     yield "catalog.table_metadata_inlined", model.metadata_inlined, f"cost model {model.name}"
 
@@ -127,9 +144,11 @@ def _class_errors(config: Configuration, profile: Profile | None) -> Iterator[In
     backoff = transaction.retry_backoff
     if (backoff.base_ms or 0) > (backoff.max_ms or 0):
         yield InvalidKey("transaction.retry_backoff.max_ms", "less than base_ms; raise it")
-    if catalog.table_groups > catalog.num_tables:
+    if (catalog.table_groups or 1) > catalog.num_tables:
         problem = f"{catalog.table_groups} groups of {catalog.num_tables} tables; use at most as many"
         yield InvalidKey("catalog.table_groups", problem)
+    if catalog.service.poll_ms and not catalog.service.wait_max_ms:
+        yield InvalidKey("catalog.service.poll_ms", "needs wait_max_ms: say how long a commit waits for its turn")
     yield from _topology_errors(config)
     if profile is not None:
         yield from _capability_errors(config, profile)
@@ -241,6 +260,9 @@ def _shortest_cycle_ms(config: Configuration, profile: Profile) -> float:
     own_ms = mean_ms(config.transaction.think) + mean_ms(config.transaction.runtime)
     kind = config.catalog.type or "cas"
     commit_ms = config.catalog.latency_ms if kind == "instant" else _row_mean_ms(profile, kind, "catalog")
+    if kind == "service":
+        service = config.catalog.service
+        commit_ms = sum(mean_ms(row) for row in (service.read, service.commit, service.work) if row)
     io_ms = _row_mean_ms(profile, "read", "manifest_list") + _row_mean_ms(profile, "write", "manifest_file")
     return own_ms + commit_ms + io_ms
 

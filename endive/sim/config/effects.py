@@ -72,6 +72,7 @@ _STORAGE_RULES = (
 )
 
 _CATALOG_RULES = (
+    _Rule(("catalog.service",), lambda c: c.catalog.type == "service", 'catalog.type = "service"'),
     _Rule(("catalog.latency_ms",), lambda c: c.catalog.type == "instant", 'catalog.type = "instant"'),
     _Rule(
         _keys("catalog", "compaction_threshold", "compaction_max_entries", "log_entry_read_ms"),
@@ -88,8 +89,8 @@ _CATALOG_RULES = (
     ),
     _Rule(
         ("catalog.table_groups",),
-        lambda c: c.catalog.conflict_granularity == "catalog" and c.catalog.type != "append",
-        'conflict_granularity = "catalog" and a catalog that swaps',
+        lambda c: c.catalog.type != "append" and (c.catalog.conflict_granularity == "catalog" or c.pointers_matter),
+        'conflict_granularity = "catalog" and a catalog that swaps, or contention, limits or locks on its pointers',
     ),
     _Rule(
         ("catalog.conflict_granularity",),

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from endive.sim.config.catalogs import ServiceSection, known_preset
 from endive.sim.config.distributions import DistributionSection, NotNegative, Positive
 from endive.sim.config.profiles import Decision, known_client
 from endive.sim.transaction import DEFAULT_CLASS
@@ -138,17 +139,23 @@ class PartitionTopology(Section):
 class CatalogSection(Section):
     """The catalog that commits go to."""
 
-    type: Literal["cas", "append", "instant"] | None = Field(
+    preset: str | None = Field(
         None,
-        description="one object that is swapped, a log that is appended to, or a fixed latency; by default cas if the "
-        "provider has it, else append",
+        description="a kind of catalog, which sets the defaults of this section; `endive providers` lists them",
+    )
+    type: Literal["cas", "append", "instant", "service"] | None = Field(
+        None,
+        description="one object that is swapped, a log that is appended to, a fixed latency, or a server; by default "
+        "cas if the provider has it, else append",
     )
     num_tables: Count = Field(1, description="tables in the catalog")
     latency_ms: NotNegative = Field(1.0, description="of an instant catalog's read and commit")
     conflict_granularity: Literal["catalog", "table", "partition"] | None = Field(
         None, description="what a commit must find unchanged; by default the catalog, for append the table"
     )
-    table_groups: Count = Field(1, description="groups of tables, each with a pointer that is swapped on its own")
+    table_groups: Count | None = Field(
+        None, description="groups of tables, each with a pointer that is swapped on its own; by default 1"
+    )
     table_metadata_inlined: Flag | None = Field(
         None,
         description="table metadata is part of the catalog and costs no requests; by default the cost model's",
@@ -158,6 +165,12 @@ class CatalogSection(Section):
     log_entry_size: Annotated[Bytes, Field(ge=1)] = Field(100, description="bytes of an intention in an append log")
     log_entry_read_ms: NotNegative = Field(0.0, description="added to a read for each entry since the checkpoint")
     partitions: PartitionTopology = Field(PartitionTopology(), description="how many partitions the tables have")
+    service: ServiceSection = Field(ServiceSection(), description='the server of a catalog of type "service"')
+
+    @field_validator("preset")
+    @classmethod
+    def _known_preset(cls, value: str | None) -> str | None:
+        return None if value is None else known_preset(value)
 
 
 class Selection(Section):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -175,6 +175,8 @@ def inner_model(model: type[BaseModel], field: str) -> type[BaseModel] | None:
     if field not in model.model_fields:
         return None
     annotation = model.model_fields[field].annotation
+    if get_origin(annotation) is Mapping:  # tables by name, such as classes
+        return None
     candidates = [annotation, *get_args(annotation)]
     return next((kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 

@@ -54,7 +54,9 @@ KINDS = np.int64(8)
 ARRIVAL, THINK, RUNTIME, CATALOG_READ, MERGED = np.arange(8, 13)
 CONDITIONAL = np.int64(13)  # then two distributions, success and failure, for each kind of conditional request
 CAS, LOG_APPEND, COMPACT, LIST_APPEND = np.arange(4)
-DISTRIBUTIONS = 13 + 8
+WORK = np.int64(21)  # of a server: its own work, then what it reads and writes of table metadata
+WORK_ROWS = 3
+DISTRIBUTIONS = 13 + 8 + 3
 
 # Streams: index of `c.roots`.
 R_STORAGE, R_CATALOG, R_BACKOFF, R_CONFLICT, R_ARRIVAL, R_THINK, R_RUNTIME, R_OPERATION, R_TABLES, R_PARTITIONS = (
@@ -78,7 +80,8 @@ COUNT, BEGINS = np.arange(2)  # of each table: its partitions, the first one's n
 (
     START, READ, READ_BEGIN, READ_DONE, ATTEMPT_TOP, PREPARE, LIST_KNOWN, BESIDE, LIST_TRY, LIST_RENEWED, PREPARED,
     PUBLISHING, SWAP, COMMIT_LOOP, COND, COND_DECIDE, COND_LAND, DISCOVERED, FAILED, REFRESHED, DONE, WAITING,
-) = np.arange(22)  # fmt: skip
+    COND_SERVED,
+) = np.arange(23)  # fmt: skip
 INITIAL, REFRESH, CHECKING = np.arange(3)  # purpose of a catalog read
 
 EXECUTING, COMMITTING, COMMITTED, ABORTED = np.arange(4)
@@ -91,12 +94,13 @@ COUNTERS = (
     "append_compactions_triggered", "append_compactions_completed", "discovery_reads",
     "manifest_append_physical_success", "manifest_append_physical_failure", "manifest_append_sealed_rewrite",
     "no_overlap", "real_conflicts", "false_conflicts", "stale_before_swap", "throttled_requests",
+    "lock_timeouts",
 )  # fmt: skip
 (
     C_CATALOG_READ, C_CAS_YES, C_CAS_NO, C_PHYSICAL_YES, C_PHYSICAL_NO, C_LOGICAL_YES, C_LOGICAL_NO, C_SEALED,
     C_COMPACTED, C_DISCOVERY, C_LIST_YES, C_LIST_NO, C_LIST_REWRITE, C_NO_OVERLAP, C_REAL, C_FALSE, C_STALE,
-    C_THROTTLED,
-) = np.arange(8, 26)  # fmt: skip
+    C_THROTTLED, C_LOCK_TIMEOUT,
+) = np.arange(8, 27)  # fmt: skip
 
 ROW = (
     "txn_id", "t_submit", "t_runtime", "t_commit", "commit_latency", "total_latency", "n_retries", "status",
@@ -123,6 +127,7 @@ CONFIG = _record(
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
     "has_backoff backoff_before_read ml_append list_appends_max list_entry_bytes list_seal_bytes keeps_entries "
     "lists_per_partition lists "
+    "has_station workers batches workers_per_table wait_max polled server_retries at_workers at_batches "
     "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight at_full "
     "d_written d_parts d_seen d_start d_new d_known d_sealed versions",
     entry_read_ms=np.float64,
@@ -165,6 +170,7 @@ CONFIG = _record(
     limit_throttle=(np.int64, (4,)),
     client_attempts=(np.int64, (2,)),  # of the catalog's store, of the tables'
     client_jitter=(np.float64, (2,)),
+    has_work=(np.int64, (3,)),
 )
 
 SHARED = _record(
@@ -175,7 +181,8 @@ SHARED = _record(
 
 TRANSACTION = _record(
     "txn cls number first job pc now due submit run op status reason attempt next must_prepare refreshing reading "
-    "seq start_seq new_seq started before wait kind sent ticks_yes ticks_no landed seen_offset seen_sealed offset list "
+    "seq start_seq new_seq started before wait kind sent travel served swap_seq "
+    "ticks_yes ticks_no landed seen_offset seen_sealed offset list "
     "applied delay lost gave_up drawn_storage drawn_catalog drawn_backoff drawn_conflict",
     key_storage=np.uint64,
     key_catalog=np.uint64,
@@ -745,11 +752,22 @@ def note_lists(c, d, state, topology):
 
 
 @inlined
+def pointer_of(c, d):
+    """`CatalogState.pointer`: the number of the pointer that the commit swaps."""
+    if c.groups == 1:
+        return ZERO
+    for j in range(c.tables_per_txn):
+        if d[c.d_written + j] == 1:
+            return d[j] * c.groups // c.tables
+    return ZERO
+
+
+@inlined
 def object_of(c, t, d, topology):
-    """Return where the count of requests in flight to the object is kept."""
+    """Return where the count of requests in flight to the object is kept: pointers, the checkpoint, manifest lists."""
     if t.kind == LIST_APPEND:
-        return c.at_in_flight + 2 + list_number(c, d, topology, t.list)
-    return c.at_in_flight + (1 if t.kind == COMPACT else 0)
+        return c.at_in_flight + c.groups + 1 + list_number(c, d, topology, t.list)
+    return c.at_in_flight + (c.groups if t.kind == COMPACT else pointer_of(c, d))
 
 
 @inlined
@@ -867,22 +885,112 @@ def append_to_list(c, t, d, state, topology):
 
 
 @inlined
-def decide(c, g, t, d, state, topology, client):
-    """A conditional request has reached the store. The way back is private, unless something shared is at its end."""
-    travel, purpose = t.wait, S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT
-    t.spent[purpose] += travel
-    throttled = c.limit_interval[t.kind] > 0 and not admits(c, g, t, d, state, topology)
-    if throttled:
-        yes = False
+def work_ticks(c, t, curves):
+    """`ProfiledProvider._work_ticks`: draw how long the server works for one commit."""
+    total = ZERO
+    for row in range(WORK_ROWS):
+        if c.has_work[row] == 1:
+            t.drawn_catalog += 1
+            dist = WORK + row
+            total += sample(c, curves, dist, c.dist_scale[dist], t.key_catalog, t.drawn_catalog)
+    return total
+
+
+@apart
+def enter_batch(c, t, state, curves):
+    """`Batches.enter`: join the batch that has not begun, or open one. Return the ticks until it is written."""
+    at, last = c.at_batches, c.at_batches + c.batches
+    if t.now >= state[at]:
+        state[at] = max(t.now, state[at + 1])
+        end = max(state[last], state[at] + work_ticks(c, t, curves))
+        for i in range(at + 1, last):
+            state[i] = state[i + 1]
+        state[last] = end
+    return state[last] - t.now
+
+
+@apart
+def turn(c, polls, wait):
+    """`Station.turn`: when a waiting commit has its turn; -1: it has given up."""
+    if c.polled > 0 and wait > 0:
+        place = np.searchsorted(polls, wait)
+        if place < c.polled:
+            wait = polls[place]
+    return np.int64(-1) if 0 <= c.wait_max < wait else wait
+
+
+@apart
+def enter_station(c, g, t, d, state, curves, polls):
+    """`ObjectTable.enter`: return the ticks until the end of the service; -1: the commit gives up."""
+    if c.batches > 0:
+        return enter_batch(c, t, state, curves)
+    if c.workers == 0:
+        return work_ticks(c, t, curves)
+    first = c.at_workers + (pointer_of(c, d) * c.workers if c.workers_per_table == 1 else ZERO)
+    at = first
+    for worker in range(first + 1, first + c.workers):
+        if state[worker] < state[at]:
+            at = worker
+    wait = turn(c, polls, max(state[at] - t.now, ZERO))
+    if wait < 0:
+        g.counters[C_LOCK_TIMEOUT] += 1
+        return np.int64(-1)
+    state[at] = t.now + wait + work_ticks(c, t, curves)
+    return state[at] - t.now
+
+
+@apart
+def serve(c, g, t, d, state, curves, polls):
+    """`ProfiledProvider._serve`: the request is decided at the end of its service, or never if it gives up."""
+    ticks = enter_station(c, g, t, d, state, curves, polls)
+    if ticks >= 0:
+        return schedule(t, ticks, COND_SERVED)
+    t.served = c.server_retries + 1  # refused, and not served again
+    return schedule(t, c.wait_max, COND_SERVED)
+
+
+@inlined
+def arrive(c, g, t, d, state, topology, curves, client, polls):
+    """A conditional request has reached the store or the server."""
+    t.travel, purpose = t.wait, S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT
+    t.spent[purpose] += t.travel
+    t.wait, t.served, t.swap_seq = 0, 0, t.seq
+    if c.limit_interval[t.kind] > 0 and not admits(c, g, t, d, state, topology):
         if t.sent + 1 < c.client_attempts[1 if t.kind == LIST_APPEND else 0]:
             state[object_of(c, t, d, topology)] -= 1
-            return send_again(c, t, client, purpose, t.ticks_no - travel)
+            return send_again(c, t, client, purpose, t.ticks_no - t.travel)
         if t.kind == LOG_APPEND:
             t.seen_offset = g.log_length
         elif t.kind == LIST_APPEND:
             number = list_number(c, d, topology, t.list)
             t.seen_offset, t.seen_sealed = state[c.at_length + number], state[c.at_sealed + number]
-    elif t.kind == CAS:
+        return answer(c, t, d, state, topology, False)
+    if c.has_station == 1 and t.kind == CAS:
+        return serve(c, g, t, d, state, curves, polls)
+    return decide(c, g, t, d, state, topology)
+
+
+@apart
+def served(c, g, t, d, state, topology, curves, polls):
+    """The service of a commit has ended: decide it, or serve it again if it lost and nothing overlaps."""
+    t.spent[S_COMMIT] += t.wait
+    t.wait = 0
+    if t.served > c.server_retries:
+        return decided(c, t, d, state, topology, False)
+    if not conflicts(c, d, state, topology, t.swap_seq):
+        install(c, g, t, d, state, topology)
+        return decided(c, t, d, state, topology, True)
+    if changed_since(c, d, state, topology, t.swap_seq) or t.served == c.server_retries:
+        return decided(c, t, d, state, topology, False)
+    t.swap_seq = g.seq
+    t.served += 1
+    return serve(c, g, t, d, state, curves, polls)
+
+
+@inlined
+def decide(c, g, t, d, state, topology):
+    """The store decides a conditional request."""
+    if t.kind == CAS:
         yes = not conflicts(c, d, state, topology, t.seq)
         if yes:
             install(c, g, t, d, state, topology)
@@ -892,14 +1000,26 @@ def decide(c, g, t, d, state, topology, client):
         yes = compact(g)
     else:
         yes = append_to_list(c, t, d, state, topology)
-    if c.limit_interval[t.kind] > 0 and not throttled:
+    return decided(c, t, d, state, topology, yes)
+
+
+@inlined
+def decided(c, t, d, state, topology, yes):
+    """A conditional request has been decided: take its tokens, and answer it."""
+    if c.limit_interval[t.kind] > 0:
         charge(c, t, d, state, topology, yes)
+    return answer(c, t, d, state, topology, yes)
+
+
+@inlined
+def answer(c, t, d, state, topology, yes):
+    """A conditional request is answered. The way back is private, unless something shared is at its end."""
     state[object_of(c, t, d, topology)] -= 1
-    t.landed, t.wait, t.sent = 1 if yes else 0, 0, 0
-    rest = (t.ticks_yes if yes else t.ticks_no) - travel
+    t.landed, t.sent = 1 if yes else 0, 0
+    rest = (t.ticks_yes if yes else t.ticks_no) - t.travel
     if rest > 0 and t.kind == LOG_APPEND:  # the log is read when the answer comes
         return schedule(t, rest, COND_LAND)
-    return COND_LAND if rest <= 0 or spend(c, t, rest, purpose) else WAITING
+    return COND_LAND if rest <= 0 or spend(c, t, rest, S_ATTEMPT if t.kind == LIST_APPEND else S_COMMIT) else WAITING
 
 
 @inlined
@@ -1242,13 +1362,15 @@ def begin_request(c, t, d, state, topology, curves, now):
 
 
 @inlined
-def run_steps(c, g, t, d, state, topology, curves, backoff, client, pc, now):
+def run_steps(c, g, t, d, state, topology, curves, backoff, client, polls, pc, now):
     """Run a transaction from step `pc`; return the next step, WAITING (for an event, or cut) or DONE.
 
     The steps stand in the order in which they usually follow each other, so one pass usually does.
     """
     if pc == COND_DECIDE:
-        pc = decide(c, g, t, d, state, topology, client)
+        pc = arrive(c, g, t, d, state, topology, curves, client, polls)
+    if pc == COND_SERVED:
+        pc = served(c, g, t, d, state, topology, curves, polls)
     if pc == COND_LAND:
         pc = land(c, g, t, d, curves)
     if pc == DISCOVERED:
@@ -1451,13 +1573,13 @@ def first_arrivals(config, shared, arrivals, curves, rates):
 @entry
 def advance(
     config, shared, arrivals, heap, calendar, later, pool, details, free, state, topology, odds, bound, curves, rates,
-    backoff, client, rows, until
+    backoff, client, polls, rows, until
 ):  # fmt: skip
     """Run until the next event would be at `until` or later, or until there is no room; return why."""
     c, g, heap, pool, details = config[0], shared[0], _borrowed(heap), _borrowed(pool), _borrowed(details)
     config, arrivals, bound, rates = _borrowed(config), _borrowed(arrivals), _borrowed(bound), _borrowed(rates)
     free, state, rows, backoff = _borrowed(free), _borrowed(state), _borrowed(rows), _borrowed(backoff)
-    client = _borrowed(client)
+    client, polls = _borrowed(client), _borrowed(polls)
     topology, odds, curves, calendar = _borrowed(topology), _borrowed(odds), _borrowed(curves), _borrowed(calendar)
     later = _borrowed(later)
     while True:
@@ -1492,7 +1614,7 @@ def advance(
         pc = t.pc
         while pc != WAITING and pc != DONE:
             t.due = NEVER
-            pc = run_steps(c, g, t, d, state, topology, curves, backoff, client, pc, now)
+            pc = run_steps(c, g, t, d, state, topology, curves, backoff, client, polls, pc, now)
         if pc == DONE:
             t.status = max(t.status, COMMITTED) if t.reason == NO_REASON else ABORTED
             record(c, t, d, rows[g.rows])

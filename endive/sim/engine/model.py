@@ -16,13 +16,13 @@ from endive.sim.config.defaults import partition_counts
 from endive.sim.config.schema import Configuration
 from endive.sim.cost import REQUEST_KINDS
 from endive.sim.engine import kernel
-from endive.sim.engine.stores import catalog_profile, client_waits, store_numbers
+from endive.sim.engine.stores import catalog_profile, client_waits, station_numbers, store_numbers
 from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
 from endive.sim.operations import OPERATION_TYPES, OPERATIONS, SNAPSHOT_KINDS, SPECIFIED_TYPES, SnapshotKind
 from endive.sim.requests import BATCHED, OBJECTS
 from endive.sim.selectors import Selector
 from endive.sim.simulation import SimulationConfig
-from endive.sim.storage import Profile
+from endive.sim.storage import SERVER_ROWS, Profile
 from endive.sim.streams import stream_name
 from endive.sim.sums import longest_of, sum_of
 from endive.sim.workload import WorkloadClass, WorkloadConfig
@@ -66,6 +66,8 @@ class Model(NamedTuple):
     """Milliseconds before each retry, without jitter."""
     client: Floats
     """Milliseconds before each repetition of a throttled request, without jitter: of the catalog, of the tables."""
+    polls: Ints
+    """Ticks after its arrival at which a commit asks for the lock."""
     first_state: Ints
     detail_size: int
     buckets: int
@@ -100,6 +102,7 @@ def compile_model(settings: Settings, seed: int) -> Model:
             | _commit_numbers(one)
             | _operation_numbers(one)
             | store_numbers(catalog, settings.profile)
+            | station_numbers(catalog)
             | distributions.arrays()
         )
         numbers["costs"] = _costs(one, numbers["tables_written"])
@@ -110,12 +113,14 @@ def compile_model(settings: Settings, seed: int) -> Model:
         layout.place(number, numbers)
         for name in kernel.CONFIG.names or ():
             records[number][name] = numbers[name]
+    polls = np.array(catalog.station.polls, np.int64)
     buckets = int(records["horizon"][0] >> records["bucket_shift"][0]) + 1
     return Model(
         records,
         convoys,
         *layout.arrays(),
         client_waits(catalog, settings.profile),
+        polls,
         layout.first_state(records[0]),
         layout.detail_size,
         buckets,
@@ -141,8 +146,8 @@ class _Distributions:
     tables: list[QuantileTable]
     rows: list[_Row] = field(default_factory=list)
 
-    def add(self, distribution: LatencyDistribution, size_bytes: int = 0) -> None:
-        sized = distribution.with_size(size_bytes)
+    def add(self, distribution: LatencyDistribution, size_bytes: int | None = 0) -> None:
+        sized = distribution if size_bytes is None else distribution.with_size(size_bytes)
         quantile = sized.quantile  # read once: another thread may be caching another copy
         self.rows.append(_Row(sized, quantile, self.number_of(quantile.table)))
 
@@ -278,6 +283,8 @@ def _distributions(
         success = profile.find(operation, kind) or unused
         found.add(success, size_bytes)
         found.add(profile.failure(operation, kind) or success, size_bytes)
+    for name in SERVER_ROWS:
+        found.add(catalog.latencies.get(name, unused), None)  # they have their size
     return found
 
 
@@ -325,7 +332,7 @@ def _catalog_numbers(settings: Settings) -> Numbers:
     catalog = settings.values.catalog
     return {
         "granularity": GRANULARITIES[catalog.conflict_granularity or "catalog"],
-        "groups": catalog.table_groups if catalog.type != "append" else 1,
+        "groups": (catalog.table_groups or 1) if catalog.type != "append" else 1,
         "appending": catalog.type == "append",
         "entry_bytes": catalog.log_entry_size,
         "entry_read_ms": catalog.log_entry_read_ms,
@@ -502,8 +509,10 @@ class _Layout:
             "at_part_version": partitions,
             "at_length": lists,
             "at_sealed": lists,
-            "at_in_flight": 2 + lists,
-            "at_full": 2 + lists,
+            "at_in_flight": numbers["groups"] + 1 + lists,
+            "at_full": numbers["groups"] + 1 + lists,
+            "at_workers": numbers["workers"] * (numbers["groups"] if numbers["workers_per_table"] else 1),
+            "at_batches": 1 + numbers["batches"],
             "at_kinds": tables * len(SNAPSHOT_KINDS) if self._counts_kinds else 0,
             "at_manifests": tables if self._counts_kinds else 0,
         }

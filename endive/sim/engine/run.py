@@ -194,7 +194,16 @@ def _run(model: Model, take: Taker, done: Callable[[float], bool]) -> np.void:
 
 def _advance(model: Model, world: _World, until: int) -> None:
     while True:
-        fixed = (model.topology, model.odds, model.bound, world.curves, model.rates, model.backoff, model.client)
+        fixed = (
+            model.topology,
+            model.odds,
+            model.bound,
+            world.curves,
+            model.rates,
+            model.backoff,
+            model.client,
+            model.polls,
+        )
         events = (world.arrivals, world.heap, world.calendar, world.later)
         changing = (world.pool, world.details, world.free, world.state)
         code = kernel.advance(model.config, world.shared, *events, *changing, *fixed, world.rows, until)

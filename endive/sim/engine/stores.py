@@ -7,13 +7,13 @@ import numpy.typing as npt
 
 from endive.sim.config.configuration import Settings
 from endive.sim.latency import FixedLatency
-from endive.sim.storage import Profile
+from endive.sim.storage import SERVER_ROWS, Profile
 
 
 def catalog_profile(settings: Settings) -> Profile:
     """Return the profile of the store or the server that commits go to."""
     if settings.values.catalog.type != "instant":
-        return settings.profile
+        return settings.service or settings.profile
     fixed = FixedLatency(settings.values.catalog.latency_ms)
     return Profile("instant-catalog", {"read": fixed, "cas": fixed})
 
@@ -44,3 +44,18 @@ def client_waits(*stores: Profile) -> npt.NDArray[np.float64]:
     for row, store in zip(waits, stores, strict=True):
         row[: store.client.attempts - 1] = [store.client.capped_ms(retry) for retry in range(1, store.client.attempts)]
     return waits
+
+
+def station_numbers(catalog: Profile) -> dict[str, Any]:
+    """Return the rules of the server that commits go to."""
+    station = catalog.station
+    return {
+        "has_station": station.serves,
+        "workers": station.workers,
+        "batches": station.batches,
+        "workers_per_table": station.per_table,
+        "wait_max": station.wait_max_ticks,
+        "polled": len(station.polls),
+        "server_retries": station.retries,
+        "has_work": [name in catalog.latencies for name in SERVER_ROWS],
+    }

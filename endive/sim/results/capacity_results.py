@@ -60,7 +60,8 @@ class CapacityResults(Displayed):
     def title(self) -> str:
         models = ", ".join(dict.fromkeys(each.cost_models for each in self.cases.values()))
         profiles = ", ".join(dict.fromkeys(each.profile_set for each in self.cases.values()))
-        return f"highest offered load with {self.target}; cost model {models}; {profiles} profile"
+        catalogs = "; ".join(dict.fromkeys(each.catalog_name for each in self.cases.values()))
+        return f"highest offered load with {self.target}; cost model {models}; {profiles} profile; {catalogs}"
 
     def grids(self) -> Sequence[Grid]:
         headings = ("case", "commits/s", "offered/s", "p99 ms", "limit")

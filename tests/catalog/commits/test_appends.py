@@ -49,6 +49,7 @@ def test_sequence_numbers_are_those_of_the_snapshots(catalog: EndiveCatalog, tab
     current = table.current_snapshot()
     assert current is not None
     assert {one.added_snapshot_id: one.sequence_number for one in current.manifests(table.io)} == by_snapshot
+    assert {one.added_snapshot_id: one.min_sequence_number for one in current.manifests(table.io)} == by_snapshot
 
 
 def test_sequence_numbers_are_right_after_the_manifests_were_read_before_a_rebase(

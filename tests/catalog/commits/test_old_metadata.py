@@ -7,8 +7,9 @@ import pytest
 from pyiceberg.table import Table
 
 from endive.catalog import KVCatalog, TableChange
-from endive.catalog.commit.old_metadata import CHECKPOINTS
+from endive.catalog.model.keys import checkpoint_key
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
+from endive.errors import OutcomeUnknownError
 from tests.catalog.commits.interrupted import Interrupted, files_of, setting
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
@@ -48,6 +49,16 @@ def test_files_that_left_the_log_are_deleted_by_default(catalog: EndiveCatalog, 
     assert catalog.kv.check() == []
 
 
+def test_tables_in_the_background_delete_them_too(catalog: EndiveCatalog) -> None:
+    table = catalog.create_table(NAME, NUMBERS, properties={MAX: "3", "endive.metadata-json": "background"})
+    for number in range(8):
+        commit(catalog, 1, number)
+        catalog.kv.export_metadata(NAME)
+
+    assert len(metadata_files(table)) == 4
+    assert catalog.kv.check() == []
+
+
 def test_iceberg_keeps_a_hundred(catalog: EndiveCatalog, table: Table) -> None:
     commit(catalog, 105)
     finished(catalog)
@@ -65,10 +76,10 @@ def test_a_table_may_keep_them(catalog: EndiveCatalog, old: Table, properties: d
 
 
 def test_a_checkpoint_keeps_them(catalog: EndiveCatalog, old: Table, store: Interrupted) -> None:
-    store.rows[CHECKPOINTS + b"one"] = b"{}"
+    store.rows[checkpoint_key("one")] = b"{}"
     commit(catalog, 6)
     finished(catalog)
-    del store.rows[CHECKPOINTS + b"one"]
+    del store.rows[checkpoint_key("one")]
     commit(catalog, 1, 6)
     finished(catalog)
 
@@ -113,15 +124,13 @@ def test_a_commit_to_several_tables_deletes_them_too(catalog: EndiveCatalog, old
     assert len(metadata_files(old)) == 4
 
 
-def test_a_conflict_deletes_nothing(
-    catalog: EndiveCatalog, rival: EndiveCatalog, old: Table, store: Interrupted
-) -> None:
+def test_an_unknown_outcome_deletes_nothing(catalog: EndiveCatalog, old: Table, store: Interrupted) -> None:
     commit(catalog, 5)
-    late = catalog.load_table(NAME)
-    late.append(numbers(1))
+    catalog.load_table(NAME).append(numbers(1))
+    finished(catalog)
     before = metadata_files(old)
     store.requests_lost = 2
-    with pytest.raises(Exception, match="wal"):
+    with pytest.raises(OutcomeUnknownError):
         commit(catalog, 1, 9)
     finished(catalog)
 

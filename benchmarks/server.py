@@ -1,0 +1,188 @@
+"""The REST server over an object store that answers like S3: commits per second of 64 and 256 clients, and loads.
+
+    python -m benchmarks.server                  # writes results/server.json
+    python -m benchmarks.server --only loads     # that part anew; `commits` is the other one
+    python -m benchmarks.server --quick          # a look at every case; writes nothing
+
+The server and its catalog run in this process; the clients are connections of one other process, which commits as
+fast as it is answered: a property of a table each. Both share the machine. After each case every acknowledged number
+is looked for. `loads` times a table with 2,000 snapshots: whole, with `snapshots=refs`, and with `If-None-Match`.
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from statistics import median, quantiles
+from urllib.parse import urlsplit
+
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableUpdate
+
+from benchmarks.catalog_load import SCHEMA
+from benchmarks.catalog_s3 import slow_catalog
+from benchmarks.report import RESULTS, save
+from endive.catalog.commit.change import TableChange
+from endive.catalog.model.file_rows import NO_FILES
+from endive.catalog.settings import EXCLUSIVE, SHARED
+from endive.server import Limits, serve_in_background
+
+CLIENTS = (64, 256)
+SECONDS = 8.0
+SNAPSHOTS = 2000
+LOADS = 50
+PARTS = ("commits", "loads")
+
+
+async def exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, method: str, path: str, headers: str, body: bytes = b""
+) -> tuple[int, bytes, str]:
+    """Send a request and return the status, the body and the ETag of its answer."""
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+    fields = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
+    answered = await reader.readexactly(int(fields.get("content-length", "0")))
+    return int(lines[0].split()[1]), answered, fields.get("etag", "")
+
+
+async def commit_until(url: str, token: str, place: int, until_s: float) -> tuple[int, list[float]]:
+    """Commit numbers to a table until a time; return the last acknowledged one, and the time of each commit."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**24)
+    number, times_s = 0, []
+    while time.time() < until_s:  # noqa: TID251 - a time that two processes share
+        body = json.dumps({"updates": [{"action": "set-properties", "updates": {"number": str(number + 1)}}]}).encode()
+        began_s = time.perf_counter()
+        path, headers = f"/v1/namespaces/db/tables/t{place}", f"authorization: bearer {token}\r\n"
+        status, answered, _ = await exchange(reader, writer, "POST", path, headers, body)
+        if status != 200:
+            raise RuntimeError(answered.decode())
+        times_s.append(time.perf_counter() - began_s)
+        number += 1
+    writer.close()
+    return number, times_s
+
+
+async def clients(url: str, token: str, count: int, seconds: float) -> None:
+    """Run clients, and print their acknowledged numbers and times as JSON."""
+    until_s = time.time() + seconds  # noqa: TID251
+    found = await asyncio.gather(*(commit_until(url, token, place, until_s) for place in range(count)))
+    times_ms = sorted(1000 * one for _, times in found for one in times)
+    print(json.dumps({"numbers": [number for number, _ in found], "times_ms": times_ms}))
+
+
+def measure_commits(seconds: float) -> list[dict[str, object]]:
+    """Return a row for each kind of writer and number of clients."""
+    rows = []
+    for count in CLIENTS:
+        for writer in (EXCLUSIVE, SHARED):
+            with slow_catalog("background", writer) as catalog:
+                for place in range(count):
+                    catalog.kv.create_table(f"db.t{place}", SCHEMA)
+                with serve_in_background(catalog.kv, Limits(threads=count + 8)) as server:
+                    cpu_s = time.process_time()
+                    command = [sys.executable, "-m", "benchmarks.server", "--client", server.url, server.token]
+                    command += [str(count), str(seconds)]
+                    done = subprocess.run(command, capture_output=True, text=True, check=True)
+                    cpu_s = time.process_time() - cpu_s
+                found = json.loads(done.stdout)
+                held = [
+                    int(catalog.kv.load_table(f"db.t{place}").metadata.properties.get("number", "0"))
+                    for place in range(count)
+                ]
+            times_ms = found["times_ms"]
+            row = {
+                "clients": count,
+                "writer": writer,
+                "commits_per_s": round(len(times_ms) / seconds, 1),
+                "p50_ms": round(median(times_ms), 1),
+                "p99_ms": round(quantiles(times_ms, n=100)[-1], 1),
+                "server_cpu_ms_per_commit": round(1000 * cpu_s / len(times_ms), 2),
+                "lost": sum(number > there for number, there in zip(found["numbers"], held, strict=True)),
+            }
+            print(row, flush=True)
+            rows.append(row)
+    return rows
+
+
+async def time_loads(url: str, token: str, count: int) -> dict[str, object]:
+    """Return the milliseconds and bytes of loads, by kind."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**26)
+    headers, path = f"authorization: bearer {token}\r\n", "/v1/namespaces/db/tables/t"
+    _, _, tag = await exchange(reader, writer, "GET", path, headers)
+    kinds = {
+        "all": (path, headers),
+        "refs": (f"{path}?snapshots=refs", headers),
+        "etag": (path, f"{headers}if-none-match: {tag}\r\n"),
+    }
+    found: dict[str, object] = {}
+    for kind, (asked, sent) in kinds.items():
+        times_ms, size = [], 0
+        for _ in range(count):
+            began_s = time.perf_counter()
+            status, body, _ = await exchange(reader, writer, "GET", asked, sent)
+            times_ms.append(1000 * (time.perf_counter() - began_s))
+            size = len(body)
+        found[kind] = {"status": status, "bytes": size, "median_ms": round(median(times_ms), 2)}
+    writer.close()
+    return found
+
+
+def measure_loads(snapshots: int, loads: int) -> dict[str, object]:
+    """Return the cost of loading a table with many snapshots, beside the store's read of 30 ms."""
+    with slow_catalog("background", EXCLUSIVE) as catalog:
+        kv = catalog.kv
+        kv.create_table("db.t", SCHEMA)
+        for first in range(1, snapshots + 1, 100):
+            numbers = range(first, min(first + 100, snapshots + 1))
+            added = [
+                Snapshot(
+                    snapshot_id=number,
+                    parent_snapshot_id=number - 1 or None,
+                    sequence_number=number,
+                    timestamp_ms=1_700_000_000_000 + number,
+                    manifest_list=f"s3://bucket/lake/db/t/metadata/snap-{number}.avro",
+                    summary=Summary(Operation.APPEND, **{"added-records": "10", "total-records": str(10 * number)}),
+                    schema_id=0,
+                )
+                for number in numbers
+            ]
+            main = SetSnapshotRefUpdate.model_validate(
+                {"ref-name": "main", "type": SnapshotRefType.BRANCH, "snapshot-id": numbers[-1]}
+            )
+            updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=one) for one in added]
+            updates.append(main)
+            kv.commit_many([TableChange(("db", "t"), (), tuple(updates), dict.fromkeys(numbers, NO_FILES))])
+        with serve_in_background(kv) as server:
+            found = asyncio.run(time_loads(server.url, server.token, loads))
+    print(found, flush=True)
+    return {"snapshots": snapshots, **found}
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--client"]:
+        url, token, count, seconds = sys.argv[2:6]
+        asyncio.run(clients(url, token, int(count), float(seconds)))
+        return
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    path = RESULTS / "server.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    body = {part: kept.get(part) for part in PARTS}
+    if given.only in (None, "commits"):
+        body["commits"] = measure_commits(2.0 if given.quick else SECONDS)
+    if given.only in (None, "loads"):
+        body["loads"] = measure_loads(200 if given.quick else SNAPSHOTS, 5 if given.quick else LOADS)
+    if not given.quick:
+        print(save("server", {"unit": "commits/s, ms", **body}))
+
+
+if __name__ == "__main__":
+    main()

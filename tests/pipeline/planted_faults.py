@@ -1,0 +1,51 @@
+# ruff: noqa: E501 - one fault a line
+"""Faults to plant in the pipeline, one at a time: file, text, and the text that replaces it."""
+
+CURVES, TASK, DIRECTORY, SAVED = "curves.py", "task.py", "directory.py", "saved_sweep.py"
+
+FAULTS: dict[str, tuple[str, str, str]] = {
+    "saturation from the offered load": (
+        CURVES, "point.committed_per_s - before.committed_per_s < FOLLOWS", "point.offered_per_s - before.offered_per_s < FOLLOWS",
+    ),
+    "windows of equal length share a name": (
+        "plan.py", "{window.start_ms!r}/{window.end_ms!r}", "{window.end_ms - window.start_ms!r}",
+    ),
+    "an unwritten result is a failed run": (TASK, "        except ResultError:\n            raise\n", ""),
+    "the success target itself is not enough": (CURVES, "point.success < success_target", "point.success <= success_target"),
+    "points from the highest load": (CURVES, "key=lambda point: point.load)\n    if not", "key=lambda point: -point.load)\n    if not"),
+    "the peak is the lowest": (CURVES, "peak_committed_per_s=max(", "peak_committed_per_s=min("),
+    "closed loops by the offered load": (CURVES, "least.committed_per_s / least.load", "least.offered_per_s / least.load"),
+    "nothing finished is success": (CURVES, "means[2] or 0.0", "means[2] or 1.0"),
+    "no seed is needed for a point": (CURVES, "or not row[\"seeds_done\"] or", "or"),
+    "a load's step down counts": (CURVES, "if more > 0 and", "if"),
+    "deviation of the population": ("estimates.py", "ddof=1", "ddof=0"),
+    "one degree of freedom too many": ("estimates.py", "student_95(max(n - 1, 1))", "student_95(max(n, 1))"),
+    "done seeds count as failed": ("estimates.py", "pc.subtract(grouped[\"done_count\"], seeds_done)", "seeds_done"),
+    "the lightest runs first": ("plan.py", "(-self.seconds[run[0]], run)", "(self.seconds[run[0]], run)"),
+    "the last bin is lost": ("plan.py", "return [*bins, Bin(tuple(collected), collected_s)] if collected else bins", "return bins"),
+    "done runs are done again": ("plan.py", "if run not in done)", "if True)"),
+    "failed runs count as done": (DIRECTORY, "if row[\"status\"] == \"done\":", "if row[\"status\"]:"),
+    "runs of other plans count": (DIRECTORY, "for run in done_in(rows)} & requested", "for run in done_in(rows)}"),
+    "runs without transactions are done": (DIRECTORY, "if self.transactions(*run) in kept}", "}"),
+    "the plan is written again each time": (DIRECTORY, "if self.shown_plan() != about[\"plan\"]:", "if True:"),
+    "the first plan stays": (DIRECTORY, "if self.shown_plan() != about[\"plan\"]:", "if self.shown_plan() is None:"),
+    "plans have one name": (DIRECTORY, "f\"experiments-{digest}.parquet\"", "\"experiments.parquet\""),
+    "parts are replaced": (DIRECTORY, "return self.create(path, parquet(table))", "self.write(path, parquet(table)); return True"),
+    "a foreign file is read": (DIRECTORY, "if not rows.schema.equals(RUN_SCHEMA):", "if False:"),
+    "a lost part is skipped": (DIRECTORY, "            if body is None:\n                raise", "            if body is None:\n                continue\n                raise"),
+    "a failed try counts before a done one": (SAVED, "pc.not_equal(rows[\"status\"], \"done\")", "pc.equal(rows[\"status\"], \"done\")"),
+    "another sweep's plan is taken": (SAVED, "if self.expected not in (None, about.get(\"plan\")):", "if False:"),
+    "experiments without runs have a seed": (SAVED, "joined[name].fill_null(0)", "joined[name].fill_null(1)"),
+    "seeds of other groups count": (SAVED, "for name, seeds in seeds_of.items() for _ in seeds], pa.string())", "for name, seeds in seeds_of.items() for _ in seeds][::-1], pa.string())"),
+    "three crashes are needed": (TASK, "CRASHES_MAX = 2", "CRASHES_MAX = 3"),
+    "markers stay": (TASK, "                job.directory.delete(path)", "                pass"),
+    "the first attempt leaves markers": (TASK, "        if attempt:\n            job.directory.create(path, b\"\")", "        if True:\n            job.directory.create(path, b\"\")"),
+    "any version may compute": (TASK, "if model != MODEL:", "if False:"),
+    "a directory that is not there is made": (TASK, "if directory.read(ABOUT) is None:", "if False:"),
+    "needed transactions are cleaned": ("cleaning.py", "for path in kept if path not in done)", "for path in kept)"),
+    "the plan is cleaned": ("cleaning.py", "if info.path != shown)", ")"),
+    "incomplete measures look complete": ("consolidate.py", "    directory.delete(INPUTS)\n", ""),
+    "measures of another plan are current": ("consolidate.py", "\"plan\": sweep.about.get(\"plan\"), \"files\": files", "\"plan\": None, \"files\": {}"),
+    "validation costs nothing": ("cost.py", "validating * missed * SECONDS_PER_READ", "0.0"),
+    "bins are committed again": ("catalog_tables.py", "        self.published |= {str(number) for number in new}\n", ""),
+}  # fmt: skip
