@@ -83,9 +83,14 @@ def _median(row: LatencyDistribution | None) -> str:
 
 
 def _overview(profiles: list[Profile]) -> Grid:
-    headings = ("provider", *(operation.replace("_", " ") for operation in OPERATIONS), "floor")
+    headings = ("provider", *(operation.replace("_", " ") for operation in OPERATIONS), "floor", "trust")
     rows = [
-        (profile.name, *(_median(profile.latencies.get(name)) for name in OPERATIONS), f"{profile.min_latency_ms:g}")
+        (
+            profile.name,
+            *(_median(profile.latencies.get(name)) for name in OPERATIONS),
+            f"{profile.min_latency_ms:g}",
+            profile.trust,
+        )
         for profile in profiles
     ]
     return Grid(headings, rows)
@@ -101,7 +106,7 @@ def _latencies(profile: Profile) -> Grid:
 
 def _limits(profile: Profile) -> dict[str, str]:
     """Return contention, point of decision, limits and client in words, as far as the profile has them."""
-    found: dict[str, str] = {}
+    found: dict[str, str] = {"trust": f"{profile.trust}: {profile.checked}"} if profile.checked else {}
     for name, contention in (("contention", profile.contention), ("append_contention", profile.append_contention)):
         if contention is not None and contention != Contention():
             found[name] = _contention(contention)
@@ -130,6 +135,8 @@ def _document(profile: Profile) -> dict[str, Any]:
     return {
         "provider": profile.name,
         "title": profile.title,
+        "trust": profile.trust,
+        "checked": profile.checked,
         "min_latency_ms": profile.min_latency_ms,
         "latencies": {
             operation: {
@@ -147,7 +154,7 @@ def _document(profile: Profile) -> dict[str, Any]:
 
 def _presets() -> Grid:
     rows = [
-        (name, preset.conflict_granularity, preset.pointers, preset.checked, preset.title)
+        (name, preset.conflict_granularity, preset.pointers, f"{preset.trust}: {preset.checked}", preset.title)
         for name, preset in load_presets().items()
     ]
     return Grid(("preset", "granularity", "a pointer for each", "checked", "catalog"), rows, frozenset(range(5)))

@@ -104,6 +104,9 @@ class CostModel:
     """The requests of a commit in one library, as data."""
 
     name: str
+    trust: Literal["checked", "partly", "unchecked"]
+    checked: str
+    """How the model was checked."""
     operations: Mapping[OperationType, OperationCost]
     publish: ConflictCost
     """Last before the swap."""
@@ -163,6 +166,8 @@ def _conflict_rows(
 
 SPEC = CostModel(
     "spec",
+    "unchecked",
+    "as the specification describes it; compared with no library",
     operations=_conflict_rows(OperationCost(first=_ATTEMPT, retry=_ATTEMPT + _REFRESH), _CONVOY, NOTHING, NOTHING),
     publish=_WRITE_METADATA,
     resolves_last=True,
@@ -177,6 +182,8 @@ _ICEBERG_RETRY = ConflictCost(metadata_reads=1, manifest_list_reads=1, manifest_
 
 ICEBERG = CostModel(
     "iceberg",
+    "unchecked",
+    "as Iceberg's Java code is described; compared with no trace",
     operations=_conflict_rows(
         OperationCost(first=_ICEBERG_RETRY + ConflictCost(manifest_file_writes=1), retry=_ICEBERG_RETRY),
         validated=_CONVOY + ConflictCost(manifest_file_reads=1),
@@ -207,6 +214,8 @@ _DELETES = OperationCost(
 
 PYICEBERG = CostModel(
     "pyiceberg",
+    "checked",
+    "requests equal to a trace of PyIceberg 0.12.0, with 0 to 2 lost races",
     operations={
         "fast_append": _FAST,
         "merge_append": OperationCost(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Self
+from typing import Literal, Self
 
 from endive.errors import UnsupportedOperationError
 from endive.rng import RandomSource
@@ -54,6 +54,9 @@ __all__ = [
     "create_provider",
 ]
 
+
+Trust = Literal["checked", "partly", "unchecked"]
+"""Whether something was compared with measurements of the real thing."""
 
 SERVER_ROWS = ("work", "work_read", "work_write")
 """Latencies of a server's work for one commit: its own, and those of the table metadata that it reads and writes."""
@@ -277,6 +280,9 @@ class Profile:
     client: ClientRetries = field(default_factory=ClientRetries)
     station: Station = field(default_factory=Station)
     """The server that decides conditional requests; its rows are `work`, `work_read` and `work_write`."""
+    trust: Trust = "unchecked"
+    checked: str = ""
+    """How the latencies and limits were checked, and with what error."""
 
     def find(self, operation: str, kind: str) -> LatencyDistribution | None:
         """Return the row for `operation` on a `kind` of object, or None where the provider cannot do it."""

@@ -24,6 +24,7 @@ from endive.errors import (
 )
 from endive.kv import Reader, Store, StoreOptions
 from endive.kv.maintenance.check import check_store
+from endive.kv.maintenance.garbage_collector import collect_garbage
 from endive.kv.store import WriterKind
 from endive.objects import LocalStore, MemoryStore
 from endive.objects.api import Capabilities
@@ -144,7 +145,9 @@ def test_a_lost_manifest_is_not_taken_for_an_older_state(root: Path) -> None:
         for _ in range(3):
             store.put(b"level000", b"newer")
             store.compact()
-        store.collect()  # of the manifests, the newest one and those that are pinned are left
+    driver = BlockingDriver(LocalStore(root))  # of the manifests, the newest one and those that are pinned are left
+    driver.run(collect_garbage(retention_ms=0))
+    driver.close()
     path = max(root.glob(NEWEST_MANIFEST))
     assert pinned.manifest_id < int(path.stem) - 1
     body = path.read_bytes()

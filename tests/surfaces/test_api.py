@@ -174,7 +174,10 @@ def test_without_variation_the_case_has_the_configurations_label() -> None:
 def test_results_print_as_tables(
     results: endive.RunResults, comparison: endive.Comparison, capacities: endive.CapacityResults
 ) -> None:
-    assert "configuration: s3 (measured profile), cost model spec, 3 seeds" in repr(results)
+    assert (
+        "configuration: s3 (measured profile), instant catalog, granularity catalog, cost model spec, 3 seeds"
+        in repr(results)
+    )
     assert "committed " in repr(results)
     assert "difference" in repr(comparison)
     assert "commits/s" in repr(capacities)

@@ -16,7 +16,7 @@ from endive.sim.config.distributions import DistributionSection, NotNegative, Po
 from endive.sim.config.profiles import known_client, load_clients
 from endive.sim.limits import ClientRetries, RateLimit
 from endive.sim.station import Station
-from endive.sim.storage import LatencyDistribution, Profile
+from endive.sim.storage import LatencyDistribution, Profile, Trust
 from endive.wording import suggestion
 
 Whole = Annotated[int, Field(ge=0, le=100_000, strict=True)]
@@ -110,6 +110,7 @@ class PresetSection(BaseModel):
     """One pointer for all tables, or one for each."""
     table_metadata_inlined: bool
     service: ServiceSection = ServiceSection()
+    trust: Trust = "unchecked"
     checked: str
     """How the preset was checked, and with what error."""
     sources: Mapping[str, str]

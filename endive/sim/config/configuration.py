@@ -20,6 +20,7 @@ from endive.errors import ConfigurationError, ErrorCollector
 from endive.rng import Stream
 from endive.sim.catalog import AppendCatalog, CASCatalog, Catalog, InstantCatalog, LogLimits, ServiceCatalog
 from endive.sim.config.building import build_classes
+from endive.sim.config.catalogs import load_presets
 from endive.sim.config.choices import Choices
 from endive.sim.config.classes import class_sections, unused_shared_keys, warnings_by_class
 from endive.sim.config.defaults import Origins, complete, contradictions, mean_ms, partition_counts
@@ -28,6 +29,7 @@ from endive.sim.config.effects import ineffective
 from endive.sim.config.profiles import load_clients, load_profile_file, load_profile_set, read_text, share_of
 from endive.sim.config.schema import Configuration
 from endive.sim.config.validation import InvalidKey, validated, without_consequences
+from endive.sim.cost import COST_MODELS
 from endive.sim.latency import (
     BYTES_PER_MIB,
     LatencyDistribution,
@@ -80,6 +82,18 @@ class Settings:
         if catalog.type != "service":
             return None
         return catalog.service.build(self.profile, self.values.transaction.table_metadata_bytes)
+
+    @property
+    def trust(self) -> dict[str, dict[str, str]]:
+        """How far each part of the model was checked: provider, catalog, cost models."""
+        catalog = self.values.catalog
+        preset = load_presets()[catalog.preset] if catalog.preset else None
+        models = [COST_MODELS[name] for name in self.cost_models.split(", ")]
+        parts = {f"provider {self.profile.name}": (self.profile.trust, self.profile.checked)}
+        if preset:
+            parts[f"catalog {catalog.preset}"] = (preset.trust, preset.checked)
+        parts |= {f"cost model {model.name}": (model.trust, model.checked) for model in models}
+        return {part: {"trust": trust, "checked": checked} for part, (trust, checked) in parts.items()}
 
     @property
     def catalog_name(self) -> str:

@@ -17,7 +17,7 @@ from endive.errors import ConfigurationError
 from endive.sim.config.distributions import DistributionSection, NotNegative, Positive
 from endive.sim.config.validation import validated
 from endive.sim.limits import ClientRetries, Contention, RateLimit
-from endive.sim.storage import Profile
+from endive.sim.storage import Profile, Trust
 from endive.wording import suggestion
 
 PROFILE_SETS = ("spec", "measured")
@@ -99,6 +99,8 @@ class ProfileSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     title: str = Field("", description="the provider's full name; for readers")
+    trust: Trust = Field("unchecked", description="whether the profile was compared with measurements")
+    checked: str = Field("", description="how it was checked, and with what error; for readers")
     decision: Decision = Field(
         "end", description="point of its round trip at which a conditional write is decided: a word, or a share of it"
     )
@@ -132,6 +134,8 @@ class ProfileSection(BaseModel):
             None if self.append_decision is None else share_of(self.append_decision),
             self.object_limit.build() if self.object_limit else RateLimit(),
             load_clients()[self.client] if self.client else ClientRetries(),
+            trust=self.trust,
+            checked=self.checked,
         )
 
     @field_validator("client")

@@ -86,6 +86,7 @@ def _describe(settings: Settings, seed: int) -> dict[str, Any]:
         "profiles": settings.profile_set,
         "cost_model": settings.cost_models,
         "catalog": settings.catalog_name,
+        "trust": settings.trust,
         "duration_ms": settings.values.simulation.duration_ms,
         "window_ms": [settings.window.start_ms, settings.window.end_ms],
         "version": version(),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +15,9 @@ from endive.sim.engines import Engine
 from endive.sim.results.display import Displayed, Grid, bars
 from endive.sim.results.experiment import Experiment, Result, simulate_seed
 from endive.sim.results.metrics import LABELS, RATES, TIMES, number, with_interval
-from endive.sim.results.summary import Estimate, estimates
+from endive.sim.results.prices import NAME as DOLLARS
+from endive.sim.results.prices import dollars_per_million_commits
+from endive.sim.results.summary import Estimate, estimate, estimates
 from endive.sim.simulation import Progress
 from endive.wording import counted
 
@@ -74,7 +76,10 @@ class RunResults(Displayed):
     @cached_property
     def metrics(self) -> Mapping[str, Estimate]:
         """Mean over the seeds and 95 % interval of each metric, by dotted name such as `latency.all.p99_ms`."""
-        return estimates([result.summary for result in self.results])
+        found = estimates([result.summary for result in self.results])
+        dollars = [dollars_per_million_commits(self.settings, result.counters) for result in self.results]
+        known = [price for price in dollars if price is not None]
+        return found | {DOLLARS: estimate(known)} if len(known) == len(dollars) else found
 
     @property
     def warnings(self) -> list[str]:
@@ -95,7 +100,14 @@ class RunResults(Displayed):
     def grids(self) -> Sequence[Grid]:
         counters = [result.counters for result in self.results]
         rates, *others = metric_grids(self.metrics)
-        return (rates, *class_grids(self.metrics), *table_grids(self.metrics), *others, counter_grid(counters))
+        price = [("requests, $ per million commits", with_interval(self.metrics.get(DOLLARS)))]
+        return (
+            replace(rates, rows=[*rates.rows, *price]),
+            *class_grids(self.metrics),
+            *table_grids(self.metrics),
+            *others,
+            counter_grid(counters),
+        )
 
     def to_arrow(self, rows: Literal["seeds", "transactions"] = "seeds") -> pa.Table:
         """Return one row for each seed with its metrics, or one row for each transaction of all seeds."""
@@ -231,6 +243,12 @@ def _lost_races(metrics: Mapping[str, Estimate], table: str) -> tuple[float, int
 def groups_of(metrics: Iterable[str], prefix: str) -> list[str]:
     """Return the names of classes or tables that have metrics."""
     return list(dict.fromkeys(name.split(".")[1] for name in metrics if name.startswith(f"{prefix}.")))
+
+
+def trust_grid(settings: Settings) -> Grid:
+    """Return how each part of the model was checked; results rest on all of them."""
+    rows = [(part, found["trust"], found["checked"]) for part, found in settings.trust.items()]
+    return Grid(("how far to trust this", "", "checked by"), rows, frozenset({0, 1, 2}))
 
 
 def counter_grid(counters: Sequence[Mapping[str, int]]) -> Grid:

@@ -1,0 +1,55 @@
+"""What the requests of a run cost: dollars per million commits, from request prices as data.
+
+Counted are the requests of the whole run, those of failed transactions included. Data files, bytes and storage are not.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from endive.sim.config.configuration import Settings
+
+NAME = "dollars_per_million_commits"
+READS = ("metadata_reads", "manifest_list_reads", "historical_ml_reads", "manifest_file_reads", "heads")
+WRITES = (
+    "metadata_writes", "manifest_list_writes", "manifest_file_writes", "manifest_append_physical_success",
+    "manifest_append_physical_failure",
+)  # fmt: skip
+CATALOG_READS = ("catalog_reads", "discovery_reads")
+CATALOG_WRITES = ("cas_success", "cas_failure", "append_physical_success", "append_physical_failure")
+
+
+@cache
+def load_prices() -> Mapping[str, Any]:
+    """Return the prices by provider, and below `catalog` by preset."""
+    return tomllib.loads(files("endive.sim").joinpath("providers/prices.toml").read_text(encoding="utf-8"))
+
+
+def dollars_per_million_commits(settings: Settings, counters: Mapping[str, int]) -> float | None:
+    """Return the price of a million commits. None: a price is not known, or nothing was committed.
+
+    A catalog on the store pays the store's prices. A service pays those of its preset, or nothing if it runs on
+    machines of its own. Where commits share batches, the requests of the log are not counted, so there is no price.
+    """
+    catalog, store = settings.values.catalog, load_prices().get(settings.values.storage.provider)
+    commits = counters.get("cas_success", 0) + counters.get("append_logical_success", 0)
+    if store is None or settings.profile_set == "own" or catalog.type == "instant" or not commits:
+        return None
+    if catalog.type == "service" and (catalog.service.batches or not catalog.service.work):
+        return None
+    free = {"read": 0.0, "write": 0.0}
+    of_catalog = load_prices()["catalog"].get(catalog.preset, free) if catalog.type == "service" else store
+    total = _cost(store, counters, READS, WRITES) + _cost(of_catalog, counters, CATALOG_READS, CATALOG_WRITES)
+    if catalog.type == "service" and catalog.service.writes_metadata:
+        served = counters.get("cas_success", 0) + counters.get("cas_failure", 0)
+        total += served * (store["read"] + store["write"])
+    return float(total / commits)
+
+
+def _cost(
+    prices: Mapping[str, float], counters: Mapping[str, int], reads: tuple[str, ...], writes: tuple[str, ...]
+) -> float:
+    read, written = (sum(counters.get(name, 0) for name in names) for names in (reads, writes))
+    return read * prices["read"] + written * prices["write"]
