@@ -21,6 +21,7 @@ def test_every_error_survives_pickling_and_being_rebuilt_from_its_args(kind: typ
     facts: dict[str, object] = {
         field.name: (7 if "int" in str(field.type) else f"<{field.name}>") for field in fields(kind) if field.init
     }
+    facts |= {field.name: b"<bytes>" for field in fields(kind) if field.type is bytes}
     facts |= {name: ("one", "two") for name in ("errors", "log") if name in facts}
     raised = kind(**facts)
 

@@ -16,7 +16,7 @@ batches, and less and less often if that has not helped lately. With several ent
 batches is that share of a commit's time.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from threading import Condition, Lock, Thread, current_thread
 from time import monotonic
 from typing import Any
@@ -277,3 +277,17 @@ def copy_of(error: EndiveError) -> EndiveError:
     copied = type(error)(*error.args)
     copied.__cause__ = error
     return copied
+
+
+def answer(batch: Batch, outcomes: Sequence[Outcome]) -> None:
+    """Let the callers of a batch continue. Intentions that it carried out have outcomes, too, behind its own."""
+    for (_, result), outcome in zip(batch.functions, outcomes, strict=False):
+        result.give(outcome)
+
+
+def reject(batches: Sequence[Batch], error: EndiveError) -> None:
+    """Report an error to all callers of batches that failed."""
+    for batch in batches:
+        for written in batch.written:
+            written.error = error
+        answer(batch, [Outcome(error=copy_of(error)) for _ in batch.functions])

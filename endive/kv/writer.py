@@ -28,7 +28,7 @@ from endive.errors import (
     OutcomeUnknownError,
     RefusalError,
 )
-from endive.kv.group_commit import GroupCommit, copy_of
+from endive.kv.group_commit import GroupCommit, answer, reject
 from endive.kv.helper import Helper
 from endive.kv.log.combining import RACES_ALONE, Hints, commit_calls
 from endive.kv.log.committing import Committed, Prepared, after_missing, append_exclusive, commit_batch, prepare
@@ -371,7 +371,7 @@ class Writer:
             self._combine(committed.state)
             self.pipeline.remove((batch,))
             self.group.done((batch,))
-        _answer(batch, committed.outcomes)
+        answer(batch, committed.outcomes)
 
     def _landed(self, batch: Batch) -> None:
         """Acknowledge the batches whose entries, and all before them, exist."""
@@ -388,7 +388,7 @@ class Writer:
             self.group.done(durable)
         for one in durable:
             if one.prepared is not None:
-                _answer(one, one.prepared.outcomes)
+                answer(one, one.prepared.outcomes)
 
     def _failed(self, batch: Batch, error: EndiveError) -> None:
         """Handle a write that failed: halt, or let the next batch claim or join an epoch."""
@@ -414,7 +414,7 @@ class Writer:
     def _reject(self, batches: Sequence[Batch], error: EndiveError) -> None:
         rejected = [written for batch in batches if batch.rows for written in batch.written]
         self.group.rejected = [one for one in self.group.rejected if not one.is_reported] + rejected
-        _reject(batches, error)
+        reject(batches, error)
 
     def _halt(self, error: EndiveError) -> None:
         """Commit nothing more."""
@@ -487,15 +487,3 @@ class Writer:
 
 def _size_of(calls: Sequence[Call]) -> int:
     return sum(len(call.argument) for call in calls)
-
-
-def _answer(batch: Batch, outcomes: Sequence[Outcome]) -> None:
-    for (_, result), outcome in zip(batch.functions, outcomes, strict=False):  # intentions have outcomes, too
-        result.give(outcome)
-
-
-def _reject(batches: Sequence[Batch], error: EndiveError) -> None:
-    for batch in batches:
-        for written in batch.written:
-            written.error = error
-        _answer(batch, [Outcome(error=copy_of(error)) for _ in batch.functions])
