@@ -241,14 +241,14 @@ def test_orphans_of_a_table_that_lost_its_name_are_left_alone(
     catalog: EndiveCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.append(numbers(1))
-    require_alone = expiry._require_alone
+    require_settled = expiry._require_settled
 
     def lose_the_name(*arguments: object) -> None:
-        require_alone(*arguments)  # type: ignore[arg-type]
+        require_settled(*arguments)  # type: ignore[arg-type]
         catalog.rename_table(NAME, "db.moved")
         catalog.create_table(NAME, NUMBERS)
 
-    monkeypatch.setattr(expiry, "_require_alone", lose_the_name)
+    monkeypatch.setattr(expiry, "_require_settled", lose_the_name)  # between the listing and the table
     with pytest.raises(NotInCatalogError, match="another table"):
         catalog.kv.remove_orphan_files(NAME, older_than_unix_ms=2**60)
 

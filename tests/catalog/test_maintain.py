@@ -81,7 +81,8 @@ def test_without_a_policy_nothing_young_goes(kv: KVCatalog, catalog: EndiveCatal
 
 
 def test_old_metadata_files_go(kv: KVCatalog, catalog: EndiveCatalog) -> None:
-    table = catalog.create_table(NAME, NUMBERS, properties={"write.metadata.previous-versions-max": "2"})
+    kept = {"write.metadata.previous-versions-max": "2", "write.metadata.delete-after-commit.enabled": "false"}
+    table = catalog.create_table(NAME, NUMBERS, properties=kept)
     for number in range(5):
         kv.update_properties(NAME, {"k": str(number)})
 
