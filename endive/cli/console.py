@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -65,6 +66,12 @@ def say_if_compiling() -> None:
 
     if is_cold():
         errors.print("compiling the engine: about half a minute, once on this machine")
+
+
+def shown(place: str) -> str:
+    """Return a path as short as it can be typed here; a URL or a path elsewhere as it is."""
+    path = Path(place)
+    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else place
 
 
 @contextmanager

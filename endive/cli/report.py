@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from endive.cli.console import JsonOption, errors, output
+from endive.cli.console import JsonOption, errors, output, shown
 from endive.cli.sweep import Endpoint
 from endive.pipeline.opening import open_results
 from endive.report import Picture
@@ -56,4 +56,4 @@ def report(
     if as_json:
         output.print_json(json.dumps({**results.to_document(), "report": page}))
     else:
-        output.print(f"report: {page}", soft_wrap=True, markup=False)
+        output.print(f"report: {shown(page)}", soft_wrap=True, markup=False)

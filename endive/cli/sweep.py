@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from endive.cli.console import JsonOption, Overrides, errors, output, resumable, warn
+from endive.cli.console import JsonOption, Overrides, errors, output, resumable, shown, warn
 from endive.errors import ConfigurationError
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan
@@ -167,9 +167,9 @@ def run_and_show(plan: Plan, target: Target, where: Where, report: bool, as_json
     for title, rows in results.groups.items():
         output.print(_series_table(title, rows))
     if not target.is_alone:
-        output.print(f"measures: {results.files.place('measures')}", soft_wrap=True, markup=False)
+        output.print(f"measures: {shown(results.files.place('measures'))}", soft_wrap=True, markup=False)
     if page:
-        output.print(f"report: {page}", soft_wrap=True, markup=False)
+        output.print(f"report: {shown(page)}", soft_wrap=True, markup=False)
 
 
 @contextmanager
