@@ -14,10 +14,11 @@ import simpy
 from endive.errors import InvariantError
 from endive.sim.catalog import Catalog
 from endive.sim.commit_options import Backoff, CommitOptions
+from endive.sim.outcome import DEFAULT_CLASS
 from endive.sim.results.statistics import Statistics
 from endive.sim.results.summary import check_commits
 from endive.sim.storage import StorageProvider
-from endive.sim.transaction import DEFAULT_CLASS, ConflictDetector, Transaction
+from endive.sim.transaction import ConflictDetector, Transaction
 from endive.sim.workload import Workload, WorkloadClass
 from endive.timing import Latency, to_ms, to_ticks
 

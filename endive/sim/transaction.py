@@ -14,74 +14,42 @@ Every wait is accounted to one purpose; they add up to the total, which each res
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from enum import Enum, auto
 from typing import ClassVar
 
 from endive.sim.catalog import Catalog, CatalogSnapshot, IntentionRecord, Partitions
 from endive.sim.commit_options import CommitOptions, Prices
 from endive.sim.cost import NOTHING, ConflictCost, OperationCost
 from endive.sim.operations import OPERATIONS, SNAPSHOT_KINDS, Operation, OperationType, SnapshotKind
+from endive.sim.outcome import DEFAULT_CLASS, NO_WRITER, TransactionResult, TransactionStatus
 from endive.sim.requests import Requests
 from endive.sim.storage import StorageProvider
 from endive.sim.streams import StreamFamily, TransactionStreams
 from endive.timing import Latency, Spent, timed, to_ms, to_ticks
 
+__all__ = [
+    "PURPOSES",
+    "TRANSACTION_TYPES",
+    "AppendTransaction",
+    "ConflictDetector",
+    "FastAppendTransaction",
+    "IcebergTransaction",
+    "MergeAppendTransaction",
+    "OverwriteTransaction",
+    "ReplacePartitionsTransaction",
+    "RewriteTransaction",
+    "RowDeltaTransaction",
+    "Transaction",
+    "TransactionResult",
+    "TransactionStatus",
+    "ValidatedOverwriteTransaction",
+]
+
 _NONE: frozenset[int] = frozenset()
 
 PURPOSES = ("catalog_read", "runtime", "per_attempt_io", "conflict_io", "catalog_commit", "backoff")
 
-
-DEFAULT_CLASS = "transaction"
-"""Class of the transactions of a run that has only one."""
-NO_WRITER = -1
-"""Writer of a transaction of open arrivals."""
-
-
 _OTHER = Operation("append", validates_all=True)
 """An operation type of a user's own."""
-
-
-class TransactionStatus(Enum):
-    """Phase of a transaction. The last two are final."""
-
-    PENDING = auto()
-    EXECUTING = auto()
-    COMMITTING = auto()
-    COMMITTED = auto()
-    ABORTED = auto()
-
-
-@dataclass(frozen=True)
-class TransactionResult:
-    """Outcome of a transaction; for one still in flight, its progress so far. Times in milliseconds."""
-
-    status: TransactionStatus
-    txn_id: int
-    commit_time_ms: float
-    """-1 if not committed."""
-    abort_time_ms: float
-    """-1 if not aborted."""
-    abort_reason: str | None
-    total_retries: int
-    commit_latency_ms: float
-    total_latency_ms: float
-    operation_type: str
-    runtime_ms: float
-    manifest_list_reads: int
-    """Historical ones included."""
-    manifest_list_writes: int
-    manifest_file_reads: int
-    manifest_file_writes: int
-    catalog_read_ms: float
-    per_attempt_io_ms: float
-    conflict_io_ms: float
-    catalog_commit_ms: float
-    submit_time_ms: float
-    class_name: str = DEFAULT_CLASS
-    writer: int = NO_WRITER
-    table: int = 0
-    """The table written; of several, the first."""
 
 
 class ConflictDetector(ABC):

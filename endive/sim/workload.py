@@ -22,6 +22,7 @@ from endive.sim.catalog import Partitions
 from endive.sim.commit_options import CommitOptions
 from endive.sim.latency import FixedLatency, LatencyDistribution
 from endive.sim.operations import OPERATION_TYPES, OperationType
+from endive.sim.outcome import DEFAULT_CLASS, NO_WRITER
 from endive.sim.rate import Rate
 from endive.sim.selectors import (
     PartitionSelector,
@@ -31,7 +32,7 @@ from endive.sim.selectors import (
     UniformTableSelector,
 )
 from endive.sim.streams import StreamFamily, stream_name
-from endive.sim.transaction import DEFAULT_CLASS, NO_WRITER, TRANSACTION_TYPES, ConflictDetector, Transaction
+from endive.sim.transaction import TRANSACTION_TYPES, ConflictDetector, Transaction
 from endive.timing import to_ms, to_ticks
 
 

@@ -73,6 +73,11 @@ _STORAGE_RULES = (
 
 _CATALOG_RULES = (
     _Rule(("catalog.service",), lambda c: c.catalog.type == "service", 'catalog.type = "service"'),
+    _Rule(
+        ("catalog.service.per_table",),
+        lambda c: bool(c.catalog.service.workers) and (c.catalog.table_groups or 1) > 1,
+        "catalog.service.workers, and more than one pointer: catalog.table_groups",
+    ),
     _Rule(("catalog.latency_ms",), lambda c: c.catalog.type == "instant", 'catalog.type = "instant"'),
     _Rule(
         _keys("catalog", "compaction_threshold", "compaction_max_entries", "log_entry_read_ms"),
@@ -256,14 +261,6 @@ _RETRY_RULES = (
 _RULES = (*_STORAGE_RULES, *_CATALOG_RULES, *_WORKLOAD_RULES, *_CONFLICT_RULES, *_LAYOUT_RULES, *_RETRY_RULES)
 
 
-def _needs_partitions(key: str) -> _Rule:
-    return _Rule(
-        (f'{key} = "partition"',),
-        lambda c: value_at(c.config, key) != "partition" or c.tracked,
-        "transaction.partitions.per_txn, and tables with more than one partition",
-    )
-
-
 _VALUE_RULES = (
     _Rule(
         ('transaction.isolation = "serializable"',),
@@ -271,10 +268,10 @@ _VALUE_RULES = (
         "transactions that read more than they write (write_fraction below 1 and per_txn above 1), or operations that "
         "then validate more: overwrite, row_delta or replace_partitions",
     ),
-    _needs_partitions("catalog.conflict_granularity"),
-    _needs_partitions("transaction.count_behind"),
-    _needs_partitions("transaction.manifest_list_scope"),
 )
+
+_PARTITION_KEYS = ("catalog.conflict_granularity", "transaction.count_behind", "transaction.manifest_list_scope")
+"""Keys whose value may be partition, which without partitions is the same as table."""
 
 
 def ineffective(choices: Choices, given: Collection[str]) -> dict[str, str]:
@@ -288,7 +285,15 @@ def ineffective(choices: Choices, given: Collection[str]) -> dict[str, str]:
     for rule in _VALUE_RULES:
         if not rule.condition(choices):
             found.setdefault(rule.keys[0], rule.needs)
-    return {key: f"has no effect: it needs {needs}" for key, needs in found.items()} | _unused(choices, given)
+    warnings = {key: f"has no effect: it needs {needs}" for key, needs in found.items()}
+    return warnings | _untracked(choices) | _unused(choices, given)
+
+
+def _untracked(choices: Choices) -> dict[str, str]:
+    """Return a warning for each key that is about partitions where none are tracked."""
+    keys = [key for key in _PARTITION_KEYS if value_at(choices.config, key) == "partition" and not choices.tracked]
+    needs = "transaction.partitions.per_txn, and tables with more than one partition"
+    return {f'{key} = "partition"': f'is the same as "table": it needs {needs}' for key in keys}
 
 
 def _unused(choices: Choices, given: Collection[str]) -> dict[str, str]:

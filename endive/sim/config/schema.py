@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from endive.sim.config.catalogs import ServiceSection, known_preset
 from endive.sim.config.distributions import DistributionSection, NotNegative, Positive
 from endive.sim.config.profiles import Decision, known_client
-from endive.sim.transaction import DEFAULT_CLASS
+from endive.sim.outcome import DEFAULT_CLASS
 
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 Whole = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]

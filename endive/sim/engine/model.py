@@ -1,6 +1,6 @@
 """Translate a configuration and a seed into the arrays of the compiled kernel."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -12,20 +12,28 @@ import numpy.typing as npt
 from endive.rng import stream
 from endive.sim import requests
 from endive.sim.config.configuration import Settings
-from endive.sim.config.defaults import partition_counts
 from endive.sim.config.schema import Configuration
 from endive.sim.cost import REQUEST_KINDS
 from endive.sim.engine import kernel
+from endive.sim.engine.layout import (
+    Floats,
+    Ints,
+    Layout,
+    Numbers,
+    counts_kinds,
+    has_lists_per_partition,
+    weighted,
+    written_of,
+)
 from endive.sim.engine.stores import catalog_profile, client_waits, station_numbers, store_numbers
 from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
-from endive.sim.operations import OPERATION_TYPES, OPERATIONS, SNAPSHOT_KINDS, SPECIFIED_TYPES, SnapshotKind
+from endive.sim.operations import OPERATION_TYPES, OPERATIONS, SNAPSHOT_KINDS, SnapshotKind
 from endive.sim.requests import BATCHED, OBJECTS
-from endive.sim.selectors import Selector
 from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import SERVER_ROWS, Profile
 from endive.sim.streams import stream_name
 from endive.sim.sums import longest_of, sum_of
-from endive.sim.workload import WorkloadClass, WorkloadConfig
+from endive.sim.workload import WorkloadClass
 from endive.timing import TICKS_PER_MS, to_ticks
 
 STREAMS = (
@@ -44,9 +52,6 @@ COMMITS_FIRST, COMMITS_FACTOR = 15, 8
 
 GRANULARITIES = {"catalog": 0, "table": 1, "partition": 2}
 REAL_ACTIONS = {"abort": 0, "merge": 1, "restart": 2}
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class Model(NamedTuple):
@@ -82,14 +87,11 @@ class Model(NamedTuple):
         return self.convoys[0].distributions.curves(), min(enough)
 
 
-Numbers = dict[str, Any]
-
-
 def compile_model(settings: Settings, seed: int) -> Model:
     """Return the configuration with one seed as the kernel takes it."""
     config = settings.build(seed)
     classes, values = config.all_classes, tuple(settings.values.by_class().values())
-    layout = _Layout(settings, classes)
+    layout = Layout(settings, classes)
     catalog = catalog_profile(settings)
     curves = list[QuantileTable]()
     records, convoys = np.zeros(len(classes), kernel.CONFIG), list[Convoys]()
@@ -226,7 +228,7 @@ def _convoys(one: WorkloadClass, distributions: _Distributions, numbers: Numbers
     for kind in (kernel.FILE_READ, kernel.FILE_WRITE):
         counts[kind] = max(counts[kind], merged if options.real_conflict == "merge" else 0)
     per_commit = np.zeros(len(REQUEST_KINDS))
-    if _counts_kinds(one) and options.merge_min_manifests:  # a merge reads the first manifests and one of each commit
+    if counts_kinds(one) and options.merge_min_manifests:  # a merge reads the first manifests and one of each commit
         first = 2 * workload.tables_per_txn * (options.table_manifests + 1)
         counts[kernel.FILE_READ] = max(counts[kernel.FILE_READ], first)
         counts[kernel.FILE_WRITE] = max(counts[kernel.FILE_WRITE], workload.tables_per_txn)
@@ -305,7 +307,7 @@ def _run_numbers(config: SimulationConfig, one: WorkloadClass, values: Configura
         "parts": workload.parts,
         "stride": workload.stride,
         "tables_per_txn": workload.tables_per_txn,
-        "tables_written": _written(_weighted(workload.table_selector), workload.tables_per_txn),
+        "tables_written": written_of(weighted(workload.table_selector), workload.tables_per_txn),
         "tracked": workload.partitions_per_txn or 0,
         "concurrent_manifests": workload.manifests_per_concurrent_commit,
         "detector": values.transaction.conflict_detector == "partition_overlap",
@@ -317,15 +319,6 @@ def _mix(weights: tuple[float, ...]) -> list[float]:
     """Return the cumulative shares; from the last type that occurs on, they are out of reach."""
     total, last = sum(weights), max(index for index, weight in enumerate(weights) if weight > 0)
     return [2.0 if index >= last else so_far / total for index, so_far in enumerate(accumulate(weights))]
-
-
-def _weighted(selector: object) -> Selector:
-    """Return a selector of a configuration, all of which choose by weight; None: uniform."""
-    return selector if isinstance(selector, Selector) else Selector(0.0, 1.0)
-
-
-def _written(selector: Selector, chosen: int) -> int:
-    return max(1, round(chosen * selector.write_fraction))
 
 
 def _catalog_numbers(settings: Settings) -> Numbers:
@@ -366,7 +359,7 @@ def _commit_numbers(one: WorkloadClass) -> Numbers:
         "list_entry_bytes": lists.entry_bytes,
         "list_seal_bytes": lists.seal_bytes,
         "keeps_entries": lists.keeps_entries,
-        "lists_per_partition": _has_lists_per_partition(one),
+        "lists_per_partition": has_lists_per_partition(one),
     }
 
 
@@ -384,17 +377,6 @@ def _operation_numbers(one: WorkloadClass) -> Numbers:
         "op_conflicts": [bits(operation.conflicts(serializable)) for operation in operations],
         "op_merges": [one.options.merge_min_manifests if operation.merges else 0 for operation in operations],
     }
-
-
-def _counts_kinds(one: WorkloadClass) -> bool:
-    """Whether a class has operations that depend on the kinds of missed snapshots, or on the manifests of a table."""
-    weights = zip(OPERATIONS, one.workload.config.weights, strict=True)
-    return any(weight > 0 and kind not in SPECIFIED_TYPES for kind, weight in weights)
-
-
-def _has_lists_per_partition(one: WorkloadClass) -> bool:
-    lists = one.options.manifest_list_append
-    return lists.per_partition and one.workload.config.partitions_per_txn is not None
 
 
 def _costs(one: WorkloadClass, written: int) -> Ints:
@@ -418,137 +400,3 @@ def _due(costs: Ints) -> Numbers:
     occurs = costs > 0
     occurs[:, kernel.PER_SNAPSHOT] |= occurs[:, kernel.PER_CONCURRENT]
     return {"due": np.argsort(~occurs, axis=2, kind="stable"), "due_count": occurs.sum(axis=2)}
-
-
-class _Layout:
-    """What the classes share, and where in the common arrays each class has its part."""
-
-    def __init__(self, settings: Settings, classes: Sequence[WorkloadClass]) -> None:
-        self._classes = classes
-        self._counts = partition_counts(settings.values)
-        self._tracks = any(one.workload.config.partitions_per_txn is not None for one in classes)
-        self._counts_kinds = any(map(_counts_kinds, classes))
-        self._lists_per_partition = any(map(_has_lists_per_partition, classes))
-        self._bound = [one.workload.config.writer_tables or () for one in classes]
-        self._rates = [one.workload.config.rate for one in classes]
-        self._waits = [_waits(one) for one in classes]
-        self._state_size = self.detail_size = 0
-
-    def numbers(self, number: int) -> Numbers:
-        """Return where a class has its parts."""
-        config, rate = self._classes[number].workload.config, self._rates[number]
-        return {
-            "cls": number,
-            "classes": len(self._classes),
-            "any_tracked": self._tracks,
-            "by_kind": _counts_kinds(self._classes[number]),
-            "any_by_kind": self._counts_kinds,
-            "list_base": len(self._counts),
-            "row_written": 2 + 2 * number,
-            "row_tables": 3 + 2 * number,
-            "row_odds": 4 * number,
-            "class_tables": len(_tables_of(config)),
-            "bound": config.writer_tables is not None,
-            "at_bound": sum(map(len, self._bound[:number])),
-            "at_backoff": sum(map(len, self._waits[:number])),
-            "at_rate": sum(len(one.factors) for one in self._rates[:number] if one),
-            "rate_count": len(rate.factors) if rate else 0,
-            "rate_period": rate.period_ticks if rate else 0,
-            "burst_every": rate.burst_every_ticks if rate else 0,
-            "burst_length": rate.burst_ticks if rate else 0,
-            "burst_factor": rate.burst_factor if rate else 1.0,
-        }
-
-    def arrays(self) -> tuple[Floats, Ints, Ints, Floats, Floats]:
-        """Return odds, topology, tables of writers, rates and waits of all classes."""
-        counts = self._counts
-        topology = np.zeros((2 + 2 * len(self._classes), len(counts)), np.int64)
-        topology[kernel.COUNT], topology[kernel.BEGINS] = counts, [0, *list(accumulate(counts))[:-1]]
-        odds = np.zeros((4 * len(self._classes), max(len(counts), *counts)))
-        for number, one in enumerate(self._classes):
-            config = one.workload.config
-            tables = _tables_of(config)
-            topology[2 + 2 * number] = self._written(number)
-            topology[3 + 2 * number, : len(tables)] = tables
-            table_weights = _weighted(config.table_selector).weights(len(tables))
-            partition_weights = _weighted(config.partition_selector).weights(max(counts))
-            for row, weights in ((0, table_weights), (2, partition_weights)):
-                odds[4 * number + row, : len(weights)] = list(accumulate(weights))
-                odds[4 * number + row + 1, : len(weights)] = weights
-        return (
-            odds,
-            topology,
-            np.array([table for tables in self._bound for table in tables], np.int64),
-            np.array([factor for rate in self._rates if rate for factor in rate.factors], np.float64),
-            np.array([wait for waits in self._waits for wait in waits], np.float64),
-        )
-
-    def first_state(self, config: np.void) -> Ints:
-        """Return the shared state at the beginning of a run."""
-        state = np.zeros(self._state_size, np.int64)
-        if self._counts_kinds:
-            first = int(config["at_manifests"])
-            state[first : first + len(self._counts)] = self._classes[0].options.table_manifests
-        return state
-
-    def _written(self, number: int) -> list[int]:
-        """Return how many partitions of each table a transaction of the class writes."""
-        config = self._classes[number].workload.config
-        partitions, tracked = _weighted(config.partition_selector), config.partitions_per_txn
-        return [_written(partitions, min(tracked, count)) if tracked else 0 for count in self._counts]
-
-    def place(self, number: int, numbers: Numbers) -> None:
-        """Lay out the shared state and a transaction's details one after the other."""
-        tables, partitions = len(self._counts), sum(self._counts)
-        lists = tables + (partitions if self._lists_per_partition else 0)
-        state = {
-            "at_group": numbers["groups"],
-            "at_table_seq": tables,
-            "at_version": tables,
-            "at_part_seq": partitions,
-            "at_part_version": partitions,
-            "at_length": lists,
-            "at_sealed": lists,
-            "at_in_flight": numbers["groups"] + 1 + lists,
-            "at_full": numbers["groups"] + 1 + lists,
-            "at_workers": numbers["workers"] * (numbers["groups"] if numbers["workers_per_table"] else 1),
-            "at_batches": 1 + numbers["batches"],
-            "at_kinds": tables * len(SNAPSHOT_KINDS) if self._counts_kinds else 0,
-            "at_manifests": tables if self._counts_kinds else 0,
-        }
-        picked, tracked = numbers["tables_per_txn"], numbers["tracked"]
-        per_table = max(self._written(number)) if numbers["lists_per_partition"] else 1
-        numbers["lists"] = numbers["tables_written"] * per_table  # the most that one transaction appends to
-        numbers["d_kinds"] = picked * (1 + tracked)  # where the kinds and manifests begin among the versions
-        by_kind = picked if numbers["by_kind"] else 0
-        numbers["versions"] = versions = numbers["d_kinds"] + by_kind * (len(SNAPSHOT_KINDS) + 1)
-        details = {
-            "d_picked": picked,
-            "d_written": picked,
-            "d_parts": picked * tracked,
-            "d_seen": versions,
-            "d_start": versions,
-            "d_new": versions,
-            "d_known": numbers["lists"],
-            "d_sealed": numbers["lists"],
-            "d_merged": by_kind,
-        }
-        self._state_size = _place(numbers, state)
-        self.detail_size = max(self.detail_size, _place(numbers, details))
-
-
-def _tables_of(config: WorkloadConfig) -> Sequence[int]:
-    return range(config.num_tables) if config.tables is None else config.tables
-
-
-def _waits(one: WorkloadClass) -> list[float]:
-    backoff = one.options.backoff
-    return [backoff.capped_ms(retry) for retry in range(1, one.max_retries + 1)] if backoff else []
-
-
-def _place(numbers: Numbers, lengths: dict[str, int]) -> int:
-    end = 0
-    for name, length in lengths.items():
-        numbers[name] = end
-        end += length
-    return end

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from endive.sim.config.configuration import Settings
 from endive.sim.engine import kernel
-from endive.sim.engine.model import COMMITS_FACTOR, COMMITS_FIRST, Ints, Model, compile_model
+from endive.sim.engine.layout import Ints
+from endive.sim.engine.model import COMMITS_FACTOR, COMMITS_FIRST, Model, compile_model
 from endive.sim.results.statistics import RunResult
 from endive.sim.results.summary import Summary, Tally, Window
 from endive.sim.simulation import Progress

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from endive.sim.operations import OPERATION_TYPES
-from endive.sim.transaction import DEFAULT_CLASS, NO_WRITER
+from endive.sim.outcome import DEFAULT_CLASS, NO_WRITER
 from endive.timing import TICKS_PER_MS
 
 Array = npt.NDArray[Any]

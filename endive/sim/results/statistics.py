@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from endive.sim.outcome import DEFAULT_CLASS, TransactionResult, TransactionStatus
 from endive.sim.results.columns import SCHEMA, STATUSES, Columns, to_columns, to_table
 from endive.sim.results.summary import Summary, Window, check_commits, summarise
-from endive.sim.transaction import DEFAULT_CLASS, Transaction, TransactionResult, TransactionStatus
+from endive.sim.transaction import Transaction
 
 if TYPE_CHECKING:
     import pandas as pd  # loaded only where a frame is asked for: it takes half a second
