@@ -60,7 +60,7 @@ class Directory:
     def __post_init__(self) -> None:
         """Replace the path of a local directory by its absolute form."""
         parts = urlsplit(str(self.url))
-        if parts.scheme in (*SCHEMES, "memory"):
+        if parts.scheme in SCHEMES or (parts.scheme == "memory" and parts.netloc):
             object.__setattr__(self, "url", str(self.url).rstrip("/"))
         elif parts.scheme in ("", "file") or "://" not in str(self.url):
             path = unquote(parts.path) if parts.scheme == "file" else str(self.url)

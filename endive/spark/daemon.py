@@ -56,11 +56,14 @@ def prepare(planning: bool = False) -> None:
 
 
 def warm_engine() -> None:
-    """Load the compiled kernel by simulating one millisecond; compile it if it is not cached."""
-    from endive.sim.config.configuration import parse_configuration  # noqa: PLC0415
-    from endive.sim.engines import simulate  # noqa: PLC0415
+    """Load the compiled kernel by simulating one millisecond; compile it if it is not cached.
 
+    Without the simulator's packages there is nothing to load: the data source needs none of them.
+    """
     with suppress(Exception):  # a daemon cannot report an error; the task will fail in the same way and report it
+        from endive.sim.config.configuration import parse_configuration  # noqa: PLC0415
+        from endive.sim.engines import simulate  # noqa: PLC0415
+
         simulate(parse_configuration(MILLISECOND), seed=1)
 
 
