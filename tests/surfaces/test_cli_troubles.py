@@ -23,7 +23,7 @@ WRONG_VALUES = {
     "transaction.num_tables=3": "it belongs at 'catalog.num_tables'",
     "transaction.inter_arrival.scale=-4": "transaction.inter_arrival.scale: expected more than 0, but found -4",
     "storage.provider=s3y": "storage.provider: no profile 's3y'; did you mean",
-    "catalog.type=cass": "'cass' is not one of 'cas', 'append' or 'instant'; did you mean 'cas'?",
+    "catalog.type=cass": "'cass' is not one of 'cas', 'append', 'instant' or 'service'; did you mean 'cas'?",
     "catalog.type=append": "s3 has no append; choose another, or give storage.latency.append",
     "experiment.label=a/b": "experiment.label: expected letters, digits, dots",
     "simulation.output_path=a/b.parquet": "expected a plain file name ending in .parquet",
@@ -80,7 +80,7 @@ WRONG_ARGUMENTS = {
     ("providers", "s4"): "no profile 's4'",
     ("providers", "--profile-file", sys.executable): "cannot be read: not a text file",
     ("providers", "--profile-file", "bad.toml"): "mine.writ: unknown key; did you mean 'write'?",
-    ("demo", "--out", "small.toml/demo"): "small.toml/demo/runs: cannot be made",
+    ("demo", "--out", "small.toml/demo"): "cannot be written (Not a directory)",
     ("runn",): "No such command",
 }
 
