@@ -225,11 +225,11 @@ def test_the_store_runs_on_it(setting: Setting) -> None:
 def test_garbage_collection_finishes_the_creates_of_crashed_writers(setting: Setting) -> None:
     with Store(setting.store, options=StoreOptions(compact_here=False, retention_ms=0)) as store:
         store.put(b"a", b"1")
-        setting.stopped_after(create_in_two_phases("levels/1", b"left behind", 7), 3)
-        setting.stopped_after(create_in_two_phases("levels/2", b"abandoned", 7), 2)
+        setting.stopped_after(create_in_two_phases("left/1", b"left behind", 7), 3)
+        setting.stopped_after(create_in_two_phases("left/2", b"abandoned", 7), 2)
         setting.now_ms += 2 * DAY_MS
         store.collect()
 
     assert setting.records.open_records("") == ()
-    assert setting.objects.get("levels/1") == b"left behind"
+    assert setting.objects.get("left/1") == b"left behind"
     assert all(destination_of(info.path) is None for info in setting.objects.list(""))
