@@ -39,7 +39,9 @@ class Setting:
         self.now_ms = 0
         numbers = count(1)
         self.objects = NoConditions(clock=lambda: self.now_ms)
-        self.records = SqlRecords(lambda: sqlite3.connect(directory / "records.db"), sqlite3, "?")
+        self.records = SqlRecords(
+            lambda: sqlite3.connect(directory / "records.db", check_same_thread=False), sqlite3, "?"
+        )
         self.store = TwoPhaseStore(self.objects, self.records, lambda: f"{next(numbers):032x}", lambda: self.now_ms)
 
     def stopped_after(self, steps: Steps[object], requests: int) -> list[Request[object]]:
