@@ -1,7 +1,7 @@
 """The cost of commits and loads as a catalog ages: curves over the number of snapshots, schemas and tables.
 
     python -m benchmarks.aging                       # writes results/aging.json
-    python -m benchmarks.aging --only append,schemas # those parts anew; the other ones stay as they are in the file
+    python -m benchmarks.aging --only append,schemas # only those parts; the others stay as they are in the file
     python -m benchmarks.aging --ages 50,100,200     # a shorter life
     python -m benchmarks.aging --label before        # under that label, to compare two versions of the code
 

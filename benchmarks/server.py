@@ -1,7 +1,7 @@
 """The REST server over an object store that answers like S3: commits per second of 64 and 256 clients, and loads.
 
     python -m benchmarks.server                  # writes results/server.json
-    python -m benchmarks.server --only loads     # that part anew; `commits` is the other one
+    python -m benchmarks.server --only loads     # only that part; `commits` is the other one
     python -m benchmarks.server --quick          # a look at every case; writes nothing
 
 The server and its catalog run in this process; the clients are connections of one other process, which commits as

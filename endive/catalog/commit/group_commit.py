@@ -295,7 +295,7 @@ class GroupCommitter:
             return
         delete = partial(delete_dropped_files, self.store, self.files, before, last.record)
         if ENABLED in last.record.metadata.properties:
-            delete()  # whoever sets the property expects the files to be gone
+            delete()  # a table with this property has no old files when the commit returns
         else:
             self._writers.submit(delete)
 

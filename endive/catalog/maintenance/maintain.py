@@ -48,7 +48,7 @@ class MaintainedStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceOptions:
-    """What is maintained, and how. Snapshots expire by each table's own properties."""
+    """Options of a maintenance run. Snapshots expire by each table's own properties."""
 
     dry_run: bool = False
     """Change nothing, and report what would be done."""
@@ -63,7 +63,7 @@ class MaintenanceOptions:
 
 @dataclass
 class TableMaintenance:
-    """What was done to a table, or would be."""
+    """Result of the maintenance of a table; in a dry run, the expected result."""
 
     table: str
     snapshots: int = 0
