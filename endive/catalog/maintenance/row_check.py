@@ -18,6 +18,7 @@ from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.model.view_records import ViewRecord
 from endive.catalog.operations.dropped_tables import DroppedTable
+from endive.catalog.operations.requests import RequestRecord
 from endive.errors import CorruptObjectError
 from endive.protocol.requests import Steps
 from endive.wording import counted
@@ -53,7 +54,7 @@ class RowsReport:
 def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     """Check every row by itself."""
     spaces: dict[str, Rows] = {}
-    for space in (keys.NAMESPACES, keys.TABLES, keys.VIEWS, keys.DROPPED, keys.CHECKPOINTS, *BY_UUID):
+    for space in (keys.NAMESPACES, keys.TABLES, keys.VIEWS, keys.DROPPED, keys.CHECKPOINTS, keys.REQUESTS, *BY_UUID):
         spaces[space] = yield from tx.scan(space.encode())
     results = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
     records, findings = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
@@ -67,6 +68,7 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     findings += _read(results, CommitRecord.decoded, lambda _, key: key)[1]
     findings += _read(spaces[keys.IMPORTED], bytes.decode, lambda _, key: key)[1]
     findings += _read(spaces[keys.CLONED], bytes.decode, lambda _, key: key)[1]
+    findings += _read(spaces[keys.REQUESTS], RequestRecord.decoded, lambda _, key: key)[1]
     findings += _read(spaces[keys.CHECKPOINTS], CheckpointRecord.decoded, lambda one, _: keys.checkpoint_key(one.name))[
         1
     ]
