@@ -9,7 +9,7 @@ from endive.catalog.catalog import KVCatalog
 from endive.catalog.model.grants import Privilege
 from endive.errors import CommitConflictError
 from endive.logs import log_error
-from endive.server import namespaces, tables, views
+from endive.server import namespaces, scans, tables, views
 from endive.server.access import ANYBODY, OWNER, GrantReader, Guard, Principal, Tokens, rules
 from endive.server.access.guard import REFRESH_S
 from endive.server.configuration import configuration
@@ -44,6 +44,10 @@ ROUTES = [
     Route("DELETE", TABLE, tables.drop_table, changes=True, needs=rules.on_table(MANAGE)),
     Route("POST", f"{TABLE}/unregister", tables.unregister_table, changes=True, needs=rules.on_table(MANAGE)),
     Route("POST", f"{TABLE}/metrics", tables.report_metrics, changes=False, needs=rules.on_table(READ)),
+    Route("POST", f"{TABLE}/plan", scans.plan_scan, changes=False, needs=rules.on_table(READ)),
+    Route("GET", f"{TABLE}/plan/{{plan}}", scans.poll_plan, changes=False, needs=rules.on_table(READ)),
+    Route("DELETE", f"{TABLE}/plan/{{plan}}", scans.cancel_plan, changes=False, needs=rules.on_table(READ)),
+    Route("POST", f"{TABLE}/tasks", scans.fetch_tasks, changes=False, needs=rules.on_table(READ)),
     Route("POST", "tables/rename", tables.rename_table, changes=True, needs=rules.renaming("table")),
     Route("GET", f"{NAMESPACE}/views", views.list_views, changes=False, needs=rules.sees_namespace),
     Route("POST", f"{NAMESPACE}/views", views.create_view, changes=True, needs=rules.on_namespace(CREATE)),

@@ -58,6 +58,10 @@ NEEDS = {
     f"DELETE {T}": Asked(MANAGE, "table"),
     f"POST {T}/unregister": Asked(MANAGE, "table"),
     f"POST {T}/metrics": Asked(READ, "table", {"report-type": "scan-report"}),
+    f"POST {T}/plan": Asked(READ, "table", {}),
+    f"GET {T}/plan/{{plan}}": Asked(READ, "table"),
+    f"DELETE {T}/plan/{{plan}}": Asked(READ, "table"),
+    f"POST {T}/tasks": Asked(READ, "table", {"plan-task": "t"}),
     "POST tables/rename": Asked(MANAGE, "table", {"source": TABLE, "destination": {"namespace": ["db"], "name": "e"}}),
     f"GET {NS}/views": Asked(None, "anything"),
     f"POST {NS}/views": Asked(CREATE, "namespace", {"name": "v", "schema": SCHEMA, "view-version": VERSION}),
@@ -131,7 +135,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KVCatalog]:
 
 
 def path_of(route: Route) -> str:
-    return route.template.format(namespace="db", table="events", view="recent")
+    return route.template.format(namespace="db", table="events", view="recent", plan="p")
 
 
 def rows(catalog: KVCatalog) -> object:
