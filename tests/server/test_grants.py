@@ -33,7 +33,7 @@ def ask(application: Application, who: str, method: str, path: str, body: object
     return answer(application, method, path, body, authorization=f"Bearer {who}", **headers)[0]
 
 
-def listed(application: Application, who: str, path: str) -> list[str]:
+def listed(application: Application, who: str, path: str) -> list[object]:
     found = answer(application, "GET", path, authorization=f"Bearer {who}")[1]
     return [one["name"] for one in found["identifiers"]] if "identifiers" in found else found["namespaces"]
 
