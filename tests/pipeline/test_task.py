@@ -9,7 +9,8 @@ from endive.errors import ResultError
 from endive.pipeline import task
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.execute import sweep_job
-from endive.pipeline.plan import Bin, Plan
+from endive.pipeline.plan import Bin, Plan, Run
+from endive.pipeline.run_rows import done_row
 from endive.pipeline.task import SweepJob, run_bin
 from tests.pipeline.sweeps import rows_of, small_plan
 
@@ -55,6 +56,40 @@ def test_an_error_of_a_run_is_recorded_in_its_row(tmp_path: Path, monkeypatch: p
 
     assert (report.statuses, report.error) == ({"failed": 3}, None)
     assert {row["message"] for row in rows_of(tmp_path)} == {"MemoryError: no room"}
+
+
+def test_a_bin_that_costs_too_much_gives_runs_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = small_plan()
+    job = job_of(tmp_path, plan)
+    monkeypatch.setattr(task, "TASK_SECONDS_MAX", 0.0)
+
+    first = run_bin(job, 0, attempt=0)
+    monkeypatch.undo()
+    second = run_bin(job, 0, attempt=1)
+
+    assert (first.statuses, first.left) == ({"done": 1}, plan.runs[1:3])
+    assert (second.statuses, second.left) == (first.statuses, first.left)  # its rows are those of the first attempt
+    assert first.cpu_s > 0.0
+    assert len(rows_of(tmp_path)) == 1
+
+
+def test_the_rows_of_the_faster_attempt_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = small_plan()
+    job = job_of(tmp_path, plan)
+    simulate = task._simulate
+
+    def overtaken(job: SweepJob, run: Run) -> Any:
+        """While an attempt simulates, another one with fewer runs ends."""
+        summary = simulate(job, run)
+        rows = [done_row(*plan.runs[0], summary[0], 0.5)]
+        job.directory.create_part(job.part(0), rows)
+        return summary
+
+    monkeypatch.setattr(task, "_simulate", overtaken)
+    report = run_bin(job, 0, attempt=0)
+
+    assert (report.statuses, report.left) == ({"done": 1}, plan.runs[1:3])
+    assert report.cpu_s == 0.5
 
 
 def test_a_run_that_left_two_markers_is_recorded_as_crashed(tmp_path: Path) -> None:
