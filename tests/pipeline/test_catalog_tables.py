@@ -229,7 +229,6 @@ def without_cpu(results: SweepResults, name: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:unclosed <socket.socket.*:ResourceWarning")  # PySpark's
 def test_the_commands_from_sweep_to_report(endive: CommandLine) -> None:  # noqa: F811 - the fixture
     endive.write("few.toml", sweep_text(tables="[1]"))
     url = (endive.directory / "lake").as_uri()

@@ -1,5 +1,6 @@
 """The task of a bin, without Spark: rows, failures, crashes, and results that cannot be written."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,12 @@ def test_a_directory_that_another_machine_does_not_see_is_reported(tmp_path: Pat
     (tmp_path / "here").rename(tmp_path / "elsewhere")
 
     assert "does not exist on" in str(run_bin(job, 0, attempt=1).error)
+
+
+def test_a_machine_with_another_version_does_no_run(tmp_path: Path) -> None:
+    job = replace(job_of(tmp_path, small_plan()), model="endive 9.9.9, model 99")
+
+    report = run_bin(job, 0, attempt=0)
+
+    assert (report.statuses, job.directory.parts()) == ({}, [])
+    assert "the sweep needs endive 9.9.9, model 99; install the same version on every machine" in str(report.error)
