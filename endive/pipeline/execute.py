@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -84,7 +85,7 @@ def execute(
         bins = plan.bins(runs, spark.sparkContext.defaultParallelism, rounds.factor)
         job = sweep_job(plan, directory, bins, tables, rounds.bins)
         try:
-            rounds.add(job, _SparkJob(spark.sparkContext, job).run(lambda reports, job=job: rounds.show(job, reports)))
+            rounds.add(job, _SparkJob(spark.sparkContext, job).run(partial(rounds.show, job)))
         finally:
             with suppress(ResultError):  # must not hide the outcome
                 directory.delete_all(job.markers)

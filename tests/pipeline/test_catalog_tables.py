@@ -21,7 +21,7 @@ from endive.pipeline.opening import open_results
 from endive.pipeline.plan import Bin, Plan
 from endive.pipeline.run_rows import RUN_SCHEMA, not_done_row
 from endive.pipeline.saved_sweep import SavedSweep
-from endive.pipeline.table_files import TableFiles, write_prefix
+from endive.pipeline.table_files import Files, TableFiles, write_prefix
 from endive.pipeline.task import SweepJob, run_bin
 from endive.pipeline.transactions import read_transactions
 from endive.sim.engines import simulate
@@ -140,13 +140,14 @@ def test_measures_of_a_fetched_sweep_are_those_of_the_directory(spark: SparkSess
         assert ours.equals(theirs)
 
 
-def alone(lake: Lake, tmp_path: Path, plan: Plan) -> tuple[Publication, SweepJob]:
-    """A sweep that lives in tables alone, ready for its only task."""
+def alone(lake: Lake, tmp_path: Path, plan: Plan, bins: int = 1) -> tuple[Publication, SweepJob]:
+    """A sweep that lives in tables alone, ready for its tasks."""
     directory = SweepDirectory(tmp_path / "in progress")
     directory.prepare(plan)
     publication = Publication(lake.url, "small", directory, alone=True).__enter__()
     publication.begin(plan.runs)
-    return publication, sweep_job(plan, directory, [Bin(plan.runs, 1.0)], publication.table_files())
+    chosen = [Bin(plan.runs[number::bins], 1.0) for number in range(bins)]
+    return publication, sweep_job(plan, directory, chosen, publication.table_files())
 
 
 def test_of_two_attempts_at_a_bin_one_is_committed_and_once(tmp_path: Path) -> None:
@@ -165,6 +166,18 @@ def test_of_two_attempts_at_a_bin_one_is_committed_and_once(tmp_path: Path) -> N
     assert found == kept
     assert job.directory.parts() == []
     assert publication.begin(plan.runs) == set(plan.runs)  # a repeated command finds all of them done
+
+
+def test_bins_that_finish_later_are_added_and_earlier_ones_stay_once(tmp_path: Path) -> None:
+    lake, plan = Lake(tmp_path / "lake"), small_plan(tables="[1]", scales="[2000]")
+    publication, job = alone(lake, tmp_path, plan, bins=2)
+    finished: dict[int, Files] = {}
+    for number in job.bins:
+        finished[number] = run_bin(job, number, attempt=0).files or {}
+        publication.commit(finished, is_last=True)
+
+    assert snapshots(lake, "runs") == 2
+    assert sorted((row["experiment"], row["seed"]) for row in rows_in(lake, "runs")) == sorted(plan.runs)
 
 
 def test_cleaning_deletes_the_files_of_lost_attempts_and_of_no_other_sweep(tmp_path: Path) -> None:
