@@ -265,13 +265,16 @@ class KVCatalog(CatalogThroughTime, Closing):
         """Give a table another name, in its namespace or another. Its files stay where they are."""
         return self.tables.rename(table_of(source), table_of(target))
 
-    def drop_table(self, identifier: Name, purge: bool = False, expected: LoadedTable | None = None) -> None:
+    def drop_table(
+        self, identifier: Name, purge: bool = False, expected: LoadedTable | None = None, is_confined: bool = False
+    ) -> None:
         """Remove a table from the catalog; with `purge`, then delete its files too.
 
         A purge that was interrupted, or whose outcome was unknown, is finished by calling it again (`finish_purge`).
         `expected`: only if the table has not changed since it was loaded so; else `CommitConflictError`.
+        `is_confined`: files outside the table's location stay. Files below another table's location always stay.
         """
-        self.tables.drop(table_of(identifier), purge, expected)
+        self.tables.drop(table_of(identifier), purge, expected, is_confined)
 
     def finish_purge(self, identifier: Name) -> bool:
         """Delete what is left of a table that was dropped with `purge` under this name; False if nothing is."""

@@ -187,7 +187,7 @@ class TablesInStore:
         )
         return self.load(target)
 
-    def drop(self, name: Identifier, purge: bool, expected: LoadedTable | None) -> None:
+    def drop(self, name: Identifier, purge: bool, expected: LoadedTable | None, is_confined: bool = False) -> None:
         """Remove a table, then its rows, and with `purge` its files."""
         try:
             found = self.store.read(lambda tx: table_rows.require_table(tx, name)) if expected is None else expected
@@ -199,7 +199,11 @@ class TablesInStore:
         if purge:
             require_gc_enabled(name, found.metadata)
         # By its uuid: if the outcome is unknown, another table may have been created before the second try.
-        dropping(lambda: self.store.transact(lambda tx: table_rows.drop_table(tx, name, found.uuid, version, purge)))
+        dropping(
+            lambda: self.store.transact(
+                lambda tx: table_rows.drop_table(tx, name, found.uuid, version, purge, is_confined)
+            )
+        )
         finish_drop(self.store, self.files, found.uuid, self.now_ms())
 
     def drop_published(self, loaded: LoadedTable) -> bool:
