@@ -16,7 +16,7 @@ from endive.server.configuration import configuration
 from endive.server.errors import HttpError, as_http
 from endive.server.http import Request, Response, error_response, json_response
 from endive.server.metrics import MEDIA_TYPE, OTHER, Metrics
-from endive.server.routes import ROOTS, Call, Handler, Route, Router
+from endive.server.routes import ROOTS, Call, Handler, Route, Router, refused
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,19 @@ ROUTES = [
     Route("POST", "transactions/commit", tables.commit_transaction, changes=True, needs=rules.committing_all),
 ]
 
+REFUSED = [
+    Route("GET", f"{NAMESPACE}/functions", refused("functions"), changes=False, needs=rules.nothing),
+    Route("GET", f"{NAMESPACE}/functions/{{function}}", refused("functions"), changes=False, needs=rules.nothing),
+    Route(
+        "POST",
+        "oauth/tokens",
+        refused("the deprecated endpoint for tokens: give clients a token"),
+        changes=False,
+        needs=rules.nothing,
+    ),
+]
+"""Operations of the specification that are refused by name. They are not announced."""
+
 PROBES = ("health", "ready")
 """Paths for load balancers, which have no token."""
 
@@ -100,7 +113,7 @@ class Application:
         self.warehouses = dict(warehouses)
         self._default = next(iter(warehouses))
         self._readers = {name: GrantReader(catalog, refresh_s) for name, catalog in warehouses.items()}
-        self._router = Router(ROUTES)
+        self._router = Router([*ROUTES, *REFUSED])
         self.metrics = Metrics()
 
     def answer(self, request: Request) -> Response:
