@@ -1,7 +1,8 @@
 """Who a caller is, and what it may do.
 
 `principals` has the caller, `tokens` and `oidc` find it by a bearer token (`callers` by either), `guard` decides by the
-grants in the catalog, `rules` says what each operation needs, and `locations` what a request may name. `endive.catalog.model.grants` has the privileges and their meaning.
+grants in the catalog, `rules` says what each operation needs, and `locations` what a request may name.
+`endive.catalog.model.grants` has the privileges and their meaning.
 """
 
 from endive.server.access.callers import Authenticator, Callers
