@@ -7,6 +7,7 @@ from functools import partial
 from time import monotonic, sleep
 
 from endive.drivers.blocking import BlockingDriver
+from endive.kv.exchange import Exchange
 from endive.kv.log.helping import collect_intentions, forget_outcomes, old_outcomes, open_intentions, pending
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Transaction, run_function
@@ -47,14 +48,16 @@ def _nothing(transaction: Transaction) -> Steps[None]:  # noqa: ARG001 - a trans
     yield from ()
 
 
-def settle(writer: Writer, driver: BlockingDriver, cache: TableCache) -> tuple[str, ...]:
+def settle(writer: Writer, driver: BlockingDriver, cache: TableCache, exchange: Exchange) -> tuple[str, ...]:
     """Carry out all intentions that are pending now; return those that this process cannot carry out."""
     left: tuple[str, ...] = ()
     for _ in range(SETTLE_ROUNDS_MAX):
         before, left = left, driver.run(open_intentions(writer.refresh(), cache))
         if not left or left == before:
             break
-        writer.group.submit(_nothing).wait()
+        if pending(writer.state):
+            writer.group.submit(_nothing).wait()
+        exchange.carry_out_pending()
     return left
 
 

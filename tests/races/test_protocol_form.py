@@ -37,6 +37,7 @@ PROTOCOLS = [
             "log/committing",
             "log/helping",
             "log/combining",
+            "log/topics",
             "procedures",
             "recorded",
         )
@@ -44,6 +45,7 @@ PROTOCOLS = [
     ROOT / "tests" / "races" / "scenarios.py",
     ROOT / "tests" / "races" / "two_phase_scenarios.py",
     ROOT / "tests" / "races" / "helping.py",
+    ROOT / "tests" / "races" / "topics.py",
 ]
 DISTINCT = {
     "numbers": "ids of objects, each once",

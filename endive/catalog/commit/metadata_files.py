@@ -36,9 +36,17 @@ class MetadataFiles:
         scheme = location.partition("://")[0] if "://" in location else "file"
         return self._shared_io(scheme, tuple({**self.properties, **(properties or {})}.items()))
 
-    def written_first(self, properties: Mapping[str, str]) -> bool:
-        """Whether the metadata file of a table with these properties is written before a commit is acknowledged."""
-        mode = properties.get(METADATA_JSON, self.properties.get(METADATA_JSON, BEFORE))
+    @property
+    def mode(self) -> str:
+        """When the metadata files of tables are written that do not say it themselves."""
+        return self.properties.get(METADATA_JSON, BEFORE)
+
+    def written_first(self, properties: Mapping[str, str], default: str | None = None) -> bool:
+        """Whether the metadata file of a table with these properties is written before a commit is acknowledged.
+
+        `default`: what holds for tables that do not say it; without it, what the catalog's properties say.
+        """
+        mode = properties.get(METADATA_JSON, default or self.mode)
         if mode not in (BEFORE, BACKGROUND):
             raise ConfigurationError(METADATA_JSON, [f"{mode!r} is neither {BEFORE!r} nor {BACKGROUND!r}"])
         return mode == BEFORE
