@@ -14,10 +14,12 @@ from endive.catalog.model.catalog_records import (
 )
 from endive.catalog.model.checkpoint_records import CheckpointRecord
 from endive.catalog.model.file_rows import decoded_file
+from endive.catalog.model.grants import GrantsRecord
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.model.view_records import ViewRecord
 from endive.catalog.operations.dropped_tables import DroppedTable
+from endive.catalog.operations.requests import RequestRecord
 from endive.errors import CorruptObjectError
 from endive.protocol.requests import Steps
 from endive.wording import counted
@@ -53,7 +55,8 @@ class RowsReport:
 def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     """Check every row by itself."""
     spaces: dict[str, Rows] = {}
-    for space in (keys.NAMESPACES, keys.TABLES, keys.VIEWS, keys.DROPPED, keys.CHECKPOINTS, *BY_UUID):
+    by_name = (keys.NAMESPACES, keys.TABLES, keys.VIEWS, keys.DROPPED, keys.CHECKPOINTS, keys.REQUESTS, keys.GRANTS)
+    for space in (*by_name, *BY_UUID):
         spaces[space] = yield from tx.scan(space.encode())
     results = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
     records, findings = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
@@ -67,6 +70,12 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     findings += _read(results, CommitRecord.decoded, lambda _, key: key)[1]
     findings += _read(spaces[keys.IMPORTED], bytes.decode, lambda _, key: key)[1]
     findings += _read(spaces[keys.CLONED], bytes.decode, lambda _, key: key)[1]
+    findings += _read(spaces[keys.REQUESTS], RequestRecord.decoded, lambda _, key: key)[1]
+    findings += _read(
+        spaces[keys.GRANTS],
+        GrantsRecord.decoded,
+        lambda one, _: keys.grants_key(one.grantee.kind, one.grantee.name),
+    )[1]
     findings += _read(spaces[keys.CHECKPOINTS], CheckpointRecord.decoded, lambda one, _: keys.checkpoint_key(one.name))[
         1
     ]

@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import SnapshotLogEntry
 
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, decoded_history
+from endive.catalog.model.grants import Place
 from endive.catalog.model.keys import (
     TABLES,
     dropped_key,
@@ -28,7 +29,8 @@ from endive.catalog.model.keys import (
 )
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
-from endive.catalog.operations.dropped_tables import DroppedTable, require_cleared
+from endive.catalog.operations.dropped_tables import DroppedTable, require_cleared, rows_of
+from endive.catalog.operations.grant_rows import forget_place
 from endive.catalog.operations.namespaces import require_namespace
 from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
@@ -127,20 +129,55 @@ def create_table(
     record: TableRecord,
     has_new_uuid: bool,
     is_retry: bool,
-) -> Steps[None]:
-    """Create a table from its rows, its record among them. `is_retry`: the outcome of an earlier try is unknown."""
+) -> Steps[int]:
+    """Create a table from its record and its other rows; return its version.
+
+    `is_retry`: the outcome of an earlier try is unknown.
+    """
     yield from require_namespace(tx, record.identifier[:-1])
     there = yield from find_table(tx, record.identifier)
     if there is not None and is_retry and there.uuid == record.uuid:
-        return
+        return there.version
     if there is not None:
         raise AlreadyInCatalogError("Table", text_of(record.identifier))
     yield from require_no_view(tx, record.identifier)
     if not has_new_uuid:
         yield from require_unused_uuid(tx, record.uuid)
         yield from require_cleared(tx, record.uuid)
+    _put_table(tx, rows, record)
+    return record.version
+
+
+def _put_table(tx: StoreTransaction, rows: Sequence[KeyValue], record: TableRecord) -> None:
     for key, value in rows:
         tx.put(key, value)
+    tx.put(table_key(record.identifier), record.encoded())
+
+
+def replace_table(
+    tx: StoreTransaction, rows: Sequence[KeyValue], record: TableRecord, has_new_uuid: bool, is_retry: bool
+) -> Steps[int]:
+    """Create a table in place of the one with its name, if there is one; return its version.
+
+    If both have the same uuid, it is the same table with another metadata file: its rows are replaced, and its version
+    goes on, so that no two states have the same one.
+    """
+    there = yield from find_table(tx, record.identifier)
+    if there is None:
+        version = yield from create_table(tx, rows, record, has_new_uuid, is_retry)
+        return version
+    if is_retry and there.metadata_location == record.metadata_location:
+        return there.version
+    if there.uuid == record.uuid:
+        old = yield from rows_of(tx, record.uuid)
+        for key in old:
+            tx.delete(key)
+        record = replace(record, version=there.version + 1, metadata_version=there.version + 1)
+        _put_table(tx, rows, record)
+        return record.version
+    yield from drop_table(tx, record.identifier, there.uuid)
+    version = yield from create_table(tx, rows, record, has_new_uuid, is_retry)
+    return version
 
 
 def require_no_view(tx: StoreTransaction, identifier: Identifier) -> Steps[None]:
@@ -179,6 +216,7 @@ def drop_table(
         raise CommitConflictError(text_of(identifier), f"{problem}; stop its writers, then drop it")
     tx.put(dropped_key(record.uuid), DroppedTable(record, purge).encoded())
     tx.delete(table_key(identifier))
+    yield from forget_place(tx, Place("table", uuid=str(record.uuid)))
     return record
 
 
