@@ -45,7 +45,7 @@ from endive.kv.log.topics import CarryOutPrepared
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline
 from endive.kv.procedures import Call
-from endive.kv.recorded import Recorded, record_functions
+from endive.kv.recorded import Recorded, called_functions, record_functions
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Outcome, TransactionFunction
 from endive.kv.turns import Turns
@@ -291,11 +291,19 @@ class Writer:
         functions = tuple(function for function, _ in batch.functions)
         if any(isinstance(function, Call | CarryOutPrepared) for function in functions):
             return None
-        recorded = self._driver.run(record_functions(functions, state, self._cache, batch.rows))
+        recorded = None if batch.rows else called_functions(functions)
+        if recorded is None:
+            recorded = self._driver.run(record_functions(functions, state, self._cache, batch.rows))
         return recorded if recorded is not None and _size_of(recorded.calls) <= INTENTION_BYTES_MAX else None
 
     def _accepted(self, batch: Batch, committed: Committed, recorded: Recorded) -> Committed:
-        """Let the functions that were refused wait again; return the results of the others."""
+        """Let the functions that were refused wait again; return the results of the others.
+
+        A procedure that refuses has decided, as the function itself would have.
+        """
+        if recorded.portable:
+            found = zip(recorded.portable, committed.outcomes, strict=True)
+            return replace(committed, outcomes=tuple(one.outcome(result) for one, result in found))
         outcomes: list[Outcome] = []
         accepted, refused = [], []
         results = committed.outcomes[len(recorded.calls) - len(recorded.values) :]

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from endive.catalog.commit.apply import Results, Stale, apply_commit, stored_results
+from endive.catalog.commit.apply import Results, Stale, stored_results
 from endive.catalog.commit.base import load_base
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
@@ -29,6 +29,7 @@ from endive.catalog.commit.groups import TableQueues, Waiting
 from endive.catalog.commit.manifests import changed_files, own_list
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.old_metadata import delete_dropped_files
+from endive.catalog.commit.portable import ApplyCommit
 from endive.catalog.commit.prepared import PreparedCommit, compute_rows, whole_metadata
 from endive.catalog.commit.rebase import KnownLists, rebase, write_lists
 from endive.catalog.commit.turns import Turns
@@ -222,13 +223,7 @@ class TableCommitter:
 
     def _transact(self, commits: Sequence[PreparedCommit], commit_id: str, written: list[str]) -> Results | Stale:
         """Run the transaction; delete the files if it certainly failed."""
-        function: TransactionFunction[Results | Stale] = partial(
-            apply_commit,
-            commits=commits,
-            commit_id=commit_id,
-            now_ms=self._clock(),
-            writes_file_first=self.files.written_first,
-        )
+        function = ApplyCommit(commits, commit_id, self._clock(), self.files)
         try:
             result = self.store.transact(function)
         except OutcomeUnknownError as unknown:

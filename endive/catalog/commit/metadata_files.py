@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 class MetadataFiles:
     """Reads, names, writes and deletes metadata files, with the catalog's properties for access."""
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        self.properties = dict(properties)
+    def __init__(self, properties: Mapping[str, str], mode: str | None = None) -> None:
+        self.properties = dict(properties) if mode is None else {**properties, METADATA_JSON: mode}
         self.read_only_at = ""
         """The checkpoint that the catalog is open at; nothing is written then."""
         self._shared_io = lru_cache(maxsize=IO_MAX)(_new_io)
