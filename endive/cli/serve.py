@@ -16,6 +16,7 @@ from endive.logs import LogForm, show_logs
 from endive.server.access import Tokens, new_token
 from endive.server.application import Application
 from endive.server.asgi import Asgi, Limits
+from endive.server.audit import audit_to
 from endive.server.routes import ROOTS
 from endive.server.running import LOOPBACK, is_loopback, listen, server_of, url_of
 
@@ -47,6 +48,10 @@ def serve(
     create: Annotated[bool, typer.Option("--create", help="Create a catalog where there is none.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Requests that run at the same time.")] = Limits.threads,
     logs: Annotated[LogForm | None, typer.Option("--log", help="Write logs to standard error.")] = None,
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Append which caller changed what, or was refused: a JSON object a line."),
+    ] = None,
     endpoint: Endpoint = None,
     properties: Properties = None,
 ) -> None:
@@ -66,6 +71,8 @@ def serve(
     settings = reach(endpoint, properties)
     if logs is not None:
         show_logs(logs, sys.stderr, logging.INFO)
+    if audit_log is not None:
+        audit_to(audit_log)
     with ExitStack() as stack:
         catalogs = {}
         for name, url in named.items():

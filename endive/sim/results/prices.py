@@ -53,3 +53,10 @@ def _cost(
 ) -> float:
     read, written = (sum(counters.get(name, 0) for name in names) for names in (reads, writes))
     return read * prices["read"] + written * prices["write"]
+
+
+def requests_per_commit(counters: Mapping[str, int]) -> float | None:
+    """Return the requests of a run, to the store and the catalog, for each commit. None: nothing was committed."""
+    commits = counters.get("cas_success", 0) + counters.get("append_logical_success", 0)
+    requests = sum(counters.get(name, 0) for name in (*READS, *WRITES, *CATALOG_READS, *CATALOG_WRITES))
+    return requests / commits if commits else None
