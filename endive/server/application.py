@@ -10,7 +10,7 @@ from endive.catalog.model.grants import Privilege
 from endive.errors import CommitConflictError
 from endive.logs import log_error
 from endive.server import audit, namespaces, scans, tables, views
-from endive.server.access import ANYBODY, OWNER, GrantReader, Guard, Principal, Tokens, rules
+from endive.server.access import ANYBODY, OWNER, Authenticator, GrantReader, Guard, Principal, rules
 from endive.server.access.guard import REFRESH_S
 from endive.server.configuration import configuration
 from endive.server.errors import HttpError, as_http
@@ -105,7 +105,7 @@ class Application:
     """
 
     def __init__(
-        self, warehouses: Mapping[str, KVCatalog], tokens: Tokens | None = None, refresh_s: float = REFRESH_S
+        self, warehouses: Mapping[str, KVCatalog], tokens: Authenticator | None = None, refresh_s: float = REFRESH_S
     ) -> None:
         if not warehouses:
             raise ValueError("a server needs at least one warehouse")
