@@ -8,6 +8,7 @@ from time import monotonic, sleep
 
 from endive.drivers.blocking import BlockingDriver
 from endive.kv.exchange import Exchange
+from endive.kv.log.forgetting import forget_results
 from endive.kv.log.helping import collect_intentions, forget_outcomes, old_outcomes, open_intentions, pending
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Transaction, run_function
@@ -63,10 +64,14 @@ def settle(writer: Writer, driver: BlockingDriver, cache: TableCache, exchange: 
 
 def collect_closed(writer: Writer, driver: BlockingDriver, cache: TableCache) -> tuple[str, ...]:
     """Delete the intentions that nobody can carry out any more, and forget old results; return their names."""
-    deleted = driver.run(collect_intentions(cache, writer.state))
     state = writer.state
+    if not state.manifest.value.has_intentions:
+        return ()
+    deleted = driver.run(collect_intentions(cache, state))
     before = state.wal_end - OUTCOMES_KEPT
-    if state.is_writable and before > 0:
+    if not writer.group.is_open:  # the process ends: its threads commit nothing more
+        driver.run(forget_results(OUTCOMES_KEPT, cache))
+    elif state.is_writable and before > 0:
         transaction = Transaction(state.manifest.value.runs, state.recent, cache, is_writable=False)
         old = driver.run(run_function(partial(old_outcomes, before), transaction))
         if old.error is None and old.value:

@@ -19,6 +19,7 @@ from tests.races.helping import (
     deciding,
     forgetting,
     giving_up,
+    helpers_at_rest,
     helping,
     helping_exclusively,
     needing,
@@ -26,9 +27,9 @@ from tests.races.helping import (
 )
 from tests.races.scenarios import collector, compactor_open_already
 from tests.races.searches import Case, Mutant, every_mutant_is_found, nothing_goes_wrong, search
-from tests.races.shared_writers import committing, writers_at_rest
+from tests.races.shared_writers import committing
 
-OBJECTS, STATE = writers_at_rest()
+OBJECTS, STATE = helpers_at_rest()
 """A shared store with one commit, a writer's state, and an open compactor."""
 ABANDONED, OF_THE_DEAD = abandoned(OBJECTS, STATE, "d")
 """The same, with an intention whose owner is gone."""

@@ -38,6 +38,7 @@ PROTOCOLS = [
             "log/helping",
             "log/combining",
             "log/topics",
+            "log/forgetting",
             "procedures",
             "recorded",
         )

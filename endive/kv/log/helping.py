@@ -64,10 +64,12 @@ from endive.kv.log.intentions import (
 )
 from endive.kv.log.state import StoreState, newest_state, refreshed
 from endive.kv.log.wal import WAL, decode_entries
+from endive.kv.manifest_format import MANIFESTS
 from endive.kv.procedures import Call
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Transaction, run_function
 from endive.protocol.requests import Delete, Get, GetAll, List, NewId, Put, Sleep, Steps, ask
+from endive.protocol.sequenced import update
 
 CARRIED_MAX = 256
 """Intentions that one WAL entry takes. The others wait for the next."""
@@ -91,8 +93,13 @@ STORAGE_ERRORS = (
 def announce(state: StoreState, calls: tuple[Call, ...], writer: str, topic: str = "") -> Steps[Intention]:
     """Put an intention where every writer finds it. Its owner goes on with `commit_batch` in any case.
 
-    After an error the object may exist or not. Its owner has the intention itself, and carries it out under this name.
+    The manifest says first that there are intentions, once for each store: an older Endive refuses it from then on. If
+    this fails, nothing was announced. After any other error the object may exist or not. Its owner has the intention
+    itself, and carries it out under this name.
     """
+    if not state.manifest.value.has_intentions:
+        put_id = yield from ask(NewId())
+        yield from update(MANIFESTS, lambda newest: newest.value.with_intentions(put_id))
     intention_id = yield from ask(NewId())
     intention = Intention(name_of(state.wal_end, intention_id, topic), calls, writer)
     try:

@@ -118,7 +118,8 @@ def names_in(listing: Iterable[ObjectInfo]) -> tuple[str, ...]:
 
 def is_name(name: str) -> bool:
     """Whether this is the name of an intention."""
-    position, intention_id, *topics = name.split("-", 2)
+    position, _, rest = name.partition("-")
+    intention_id, *topics = rest.split("-", 1)
     return (
         name.isascii()
         and len(position) == DIGITS
