@@ -26,6 +26,7 @@ from endive.errors import (
     ProcedureFailedError,
 )
 from endive.kv.at_checkpoint import StoreAtCheckpoint
+from endive.kv.commit_times import CommitTimes
 from endive.kv.log.helping import pending
 from endive.kv.log.state import StoreState
 from endive.kv.maintenance.background import BackgroundMaintenance
@@ -404,6 +405,11 @@ class Store(Closing):
     def uncompacted_bytes(self) -> int:
         """Bytes that are durable, but not in the levels as far as this process knows."""
         return self._writer.state.recent.size_bytes
+
+    @property
+    def commit_times(self) -> CommitTimes:
+        """How long commits take, by stage."""
+        return self._group.times
 
     def stats(self) -> dict[str, int]:
         """Return counters and sizes, by name."""
