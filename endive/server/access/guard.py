@@ -201,6 +201,7 @@ class Guard:
         """Let the caller manage what it has created in a namespace."""
         if not self.may(Privilege.MANAGE, namespace):
             self._catalog.grants.grant(self.principal.grantees[0], (Privilege.MANAGE,), place)
+            self._grants, self._is_newest = None, False
 
     # Lists.
 
