@@ -14,7 +14,7 @@ import json
 import re
 import secrets
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from endive.pipeline.estimates import EXPERIMENT, estimates_of, over_seeds
 from endive.pipeline.run_rows import METRICS, RUN_SCHEMA
 from endive.pipeline.saved_sweep import RUN, SavedSweep, sorted_by
 from endive.pipeline.transactions import TransactionDataSet
+from endive.spark.naming import named
 
 TABLES = ("runs", "experiments", "curves")
 INPUTS = "measures/inputs.json"
@@ -55,9 +56,8 @@ def consolidate(
     runs = sweep.runs(known)
     directory.delete(INPUTS)
     kept: Sequence[str] = ()
-    if spark:
-        spark.sparkContext.setJobDescription(f"sweep {directory.name}: measures of {len(runs):,} runs")
-    with _explained():
+    title = f"sweep {directory.name}: measures of {len(runs):,} runs"
+    with _explained(), named(spark.sparkContext, title) if spark else nullcontext():
         if keeps and spark:
             runs, kept = consolidate_transactions(sweep, runs, spark)
         runs = sweep.by_group(runs)

@@ -1,6 +1,8 @@
 """`endive sweep` as a user meets it: sizes, messages, interruptions, and resuming."""
 
+import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -109,7 +111,9 @@ def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path) -> None
         assert 0 < len(rows_of(out)) < len(plan.runs)
         assert not (out / "measures").exists()
 
-    second = start(tmp_path, "sweep", "long.toml", "--out", "out")
+    logs = {"enabled": "true", "dir": tmp_path.as_uri(), "rolling.enabled": "false", "compress": "false"}
+    asked = [word for key, value in logs.items() for word in ("--conf", f"spark.eventLog.{key}={value}")]
+    second = start(tmp_path, "sweep", "long.toml", "--out", "out", *asked)
     _, said = second.communicate(timeout=600)
 
     assert second.returncode == 0, said
@@ -120,6 +124,20 @@ def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path) -> None
     measured = pq.read_table(out / "measures" / "runs.parquet")
     assert measured.num_rows == len(plan.runs)
     assert (out / "report.html").stat().st_size > 100_000
+    jobs, stages = names_in(next(tmp_path.glob("local-*")))
+    assert {re.sub(r"\d+ runs in \d+ bins", "runs", name) for name in jobs} == {
+        "sweep out: runs",
+        f"sweep out: measures of {len(plan.runs)} runs",
+    }
+    assert jobs & stages >= {name for name in jobs if " bins" in name}
+
+
+def names_in(log: Path) -> tuple[set[str], set[str]]:
+    """The names of jobs and of stages in an event log."""
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    jobs = [event["Properties"] for event in events if event["Event"] == "SparkListenerJobStart"]
+    stages = [event["Stage Info"] for event in events if event["Event"] == "SparkListenerStageSubmitted"]
+    return {job["spark.job.description"] for job in jobs}, {stage["Stage Name"] for stage in stages}
 
 
 def interrupted(directory: Path, kind: signal.Signals, kept: set[str]) -> tuple[int, str]:
