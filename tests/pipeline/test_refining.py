@@ -92,14 +92,14 @@ def test_a_refined_sweep_bounds_the_sustainable_load_more_closely(spark: SparkSe
     content = tomllib.loads(sweep_text(tables="[1, 3]", scales="[2000, 100]"))
     said = list[SweepProgress]()
 
-    coarse = run_sweep(content, tmp_path / "out", master="local[2]")
-    fine = run_sweep(content, tmp_path / "out", master="local[2]", refine=2, progress=said.append)
+    coarse = run_sweep(content, tmp_path / "out", master="local[2]").measures().to_pylist()
+    results = run_sweep(content, tmp_path / "out", master="local[2]", refine=2, progress=said.append)
 
     assert spark is not None
-    ratios = [
-        [row["fails_from_load"] / row["usable_load"] for row in results.measures().to_pylist()]
-        for results in (coarse, fine)
-    ]
-    assert all(after < before**0.3 for before, after in zip(*ratios, strict=True))
-    assert [len(results.measures("experiments")) for results in (coarse, fine)] == [4, 8]
+    before, after = (
+        [row["fails_from_load"] / row["usable_load"] for row in rows]
+        for rows in (coarse, results.measures().to_pylist())
+    )
+    assert all(fine < wide**0.3 for wide, fine in zip(before, after, strict=True))
+    assert len(results.measures("experiments")) == 8
     assert "round 1 of 2: 2 offered loads more" in [one.message for one in said]
