@@ -96,10 +96,8 @@ def test_a_refined_sweep_bounds_the_sustainable_load_more_closely(spark: SparkSe
     results = run_sweep(content, tmp_path / "out", master="local[2]", refine=2, progress=said.append)
 
     assert spark is not None
-    before, after = (
-        [row["fails_from_load"] / row["usable_load"] for row in rows]
-        for rows in (coarse, results.measures().to_pylist())
-    )
-    assert all(fine < wide**0.3 for wide, fine in zip(before, after, strict=True))
+    after = results.measures().to_pylist()
+    wide, fine = ([row["fails_from_load"] / row["usable_load"] for row in rows] for rows in (coarse, after))
+    assert all(new < old**0.3 for old, new in zip(wide, fine, strict=True))
     assert len(results.measures("experiments")) == 8
     assert "round 1 of 2: 2 offered loads more" in [one.message for one in said]
