@@ -261,7 +261,8 @@ def _starting(plan: Plan, where: Where, report: Report) -> "StartingSession":
         report(SweepProgress(reason, is_warning=True))
     report(SweepProgress(f"starting Spark with {java}" if java else "using the running Spark session"))
     settings = {**(LIGHT if plan.keep == "summaries" else {}), **where.settings}
-    return StartingSession(spark_session(where.master, settings=settings, java=java, ship=where.ship))
+    session = spark_session(where.master, settings=settings, java=java, ship=where.ship, sources=False)
+    return StartingSession(session, sources=False)
 
 
 def _compile_engine(report: Report) -> None:
