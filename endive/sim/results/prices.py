@@ -12,7 +12,10 @@ from typing import Any
 from endive.sim.config.configuration import Settings
 
 NAME = "dollars_per_million_commits"
-READS = ("metadata_reads", "manifest_list_reads", "historical_ml_reads", "manifest_file_reads", "heads")
+READS = (
+    "metadata_root_reads", "metadata_reads", "manifest_list_reads", "historical_ml_reads", "manifest_file_reads",
+    "heads",
+)  # fmt: skip
 WRITES = (
     "metadata_writes", "manifest_list_writes", "manifest_file_writes", "manifest_append_physical_success",
     "manifest_append_physical_failure",
