@@ -33,6 +33,7 @@ from endive.kv.helper import Helper
 from endive.kv.log.combining import RACES_ALONE, Hints, commit_calls
 from endive.kv.log.committing import Committed, Prepared, after_missing, append_exclusive, commit_batch, prepare
 from endive.kv.log.epochs import open_exclusive, open_shared, share_epoch
+from endive.kv.log.guests import read_as_guest
 from endive.kv.log.helping import (
     carry_out,
     pending,
@@ -58,6 +59,8 @@ log = logging.getLogger(__name__)
 
 REFRESHES_MAX = 4
 """How often a commit checks whether another writer's exclusive epoch has become shared, before it takes the store."""
+REFUSALS_MAX = 10
+"""So often an exclusive writer elsewhere may refuse functions because their reads have changed, before it is fenced."""
 HELP_ROUNDS_MAX = 100
 """Entries in a row that a writer makes for others alone."""
 
@@ -83,6 +86,8 @@ class Writer:
         self._met_s = -inf
         """When others had last written, as far as commits have shown."""
         self.losses = 0
+        self._refusals = 0
+        """Batches in a row whose functions were refused."""
         self._must_race = False
         """Whether the functions of the next batch were refused when others carried them out."""
         self.helper = Helper(driver)
@@ -211,10 +216,10 @@ class Writer:
     def _ready(self, batch: Batch) -> StoreState:
         """Return the state to begin from, with no batch in flight; claims or joins an epoch if it is time.
 
-        Calls of a shared writer claim none: an exclusive writer elsewhere may carry them out.
+        A shared writer that awaits an exclusive one elsewhere claims none: that one may carry out the batch.
         """
         state = self.state
-        if self._must_open and not self._is_exclusive and batch.calls:
+        if self._must_open and not self._is_exclusive and (batch.calls or self._options.await_exclusive):
             state = self._driver.run(refreshed(state))
             self._must_open = self._was_fenced = False
         elif self._must_open:
@@ -264,6 +269,10 @@ class Writer:
         Functions that were refused race the next time (`must_race`): they read rows that change all the time.
         """
         hints = self._hints(state)
+        if not state.is_writable and self._options.await_exclusive and not (self._is_exclusive or must_race):
+            served = self._commit_as_guest(batch, state, hints)
+            if served is not None:
+                return served
         if must_race or not hints.is_busy or hints.is_last or not state.is_writable:
             pause_s = self._turn_s - monotonic()
             if pause_s > 0:
@@ -279,6 +288,17 @@ class Writer:
             return self._race(batch, state, ATTEMPTS_MAX), None
         company = replace(hints, is_busy=True, is_last=False)
         return self._driver.run(self._commit_calls(state, recorded.calls, company)), recorded
+
+    def _commit_as_guest(
+        self, batch: Batch, state: StoreState, hints: Hints
+    ) -> tuple[Committed, Recorded | None] | None:
+        """Let the exclusive writer elsewhere carry out a batch; None: only this process can commit it."""
+        recorded = self._recorded(batch, state)
+        if recorded is not None:
+            return self._driver.run(self._commit_calls(state, recorded.calls, hints)), recorded
+        functions = tuple(function for function, _ in batch.functions)
+        committed = None if batch.rows else self._driver.run(read_as_guest(state, functions, self._cache))
+        return None if committed is None else (committed, None)
 
     def _hints(self, state: StoreState) -> Hints:
         return self.helper.hints(is_last=state.wal_end == self._own_entry_last)
@@ -316,7 +336,8 @@ class Writer:
         with self.group.changed:
             batch.functions = accepted
             self.pipeline.waiting.functions[:0] = refused
-            self._must_race = bool(refused)
+            self._refusals = self._refusals + 1 if refused else 0
+            self._must_race = bool(refused) and (committed.state.is_writable or self._refusals > REFUSALS_MAX)
         return replace(committed, outcomes=tuple(outcomes))
 
     def _race(self, batch: Batch, state: StoreState, races_max: int) -> Committed:
