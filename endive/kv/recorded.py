@@ -114,7 +114,8 @@ def record_functions(
 
 def called_functions(functions: Sequence[TransactionFunction[Any]]) -> Recorded | None:
     """Return functions as calls of their procedures; None if not all of them have one."""
-    portable = tuple(one for one in functions if isinstance(one, PortableFunction))
+    candidates: tuple[object, ...] = tuple(functions)
+    portable = tuple(one for one in candidates if isinstance(one, PortableFunction))
     calls = tuple(call for one in portable if (call := one.call()) is not None)
     return Recorded(calls, (), portable) if functions and len(calls) == len(functions) else None
 
