@@ -366,7 +366,7 @@ class Store(Closing):
         """Refresh now and then if commits do not: another process may have compacted, or may want to write."""
         if self._writer.state.own_epoch:
             self._writer.refresh()
-            if serve(self._writer):
+            if serve(self._writer, self.exchange):
                 self._maintenance.hurry()
 
     def settle(self) -> tuple[str, ...]:
