@@ -24,7 +24,7 @@ def _sentences(today: dict[str, Any], capacity: dict[str, Any]) -> list[str]:
     price = today["dollars_per_million_commits"]["mean"]
     return [
         f"- **Headroom.** {_headroom(capacity['streams'])}",
-        f"- **The hot table** is table {table}: {rate:.2f} commits/s and the most lost races, {retries:.3f} retries per "
+        f"- **The hot table** is table {table}: {rate:.2f} commits/s and the most lost races, {retries:.3f} retries a "
         f"transaction; p99 {p99_ms:,.0f} ms. Streams commit in {p50_ms:,.0f} ms (p50); a million commits cost "
         f"{price:.0f} dollars of requests.",
         f"- **Compaction** barely survives: {_percent(compaction['success'])} of its jobs commit. Its commits take "
