@@ -13,12 +13,15 @@ from endive.cli.catalog.arguments import Endpoint, Properties, as_typed, reach, 
 from endive.cli.console import errors, output, warn
 from endive.errors import ConfigurationError
 from endive.logs import LogForm, show_logs
-from endive.server.access import Tokens, new_token
+from endive.server.access import Callers, new_token
 from endive.server.application import Application
 from endive.server.asgi import Asgi, Limits
 from endive.server.audit import audit_to
 from endive.server.routes import ROOTS
 from endive.server.running import LOOPBACK, is_loopback, listen, server_of, url_of
+from endive.server.storage.delegation import Delegation
+from endive.server.storage.signing import Signer
+from endive.server.storage.vending import Vending
 
 PORT = 8181
 """The port of Iceberg's own examples."""
@@ -35,7 +38,11 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = PORT,
     tokens: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="TOML file with the hashes of the bearer tokens that are accepted."),
+        typer.Option(
+            metavar="FILE",
+            envvar="ENDIVE_TOKENS",
+            help="TOML file of callers: hashes of bearer tokens, groups, an identity provider (OpenID Connect).",
+        ),
     ] = None,
     add_token: Annotated[
         str | None,
@@ -48,6 +55,19 @@ def serve(
     create: Annotated[bool, typer.Option("--create", help="Create a catalog where there is none.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Requests that run at the same time.")] = Limits.threads,
     logs: Annotated[LogForm | None, typer.Option("--log", help="Write logs to standard error.")] = None,
+    vend_role: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ARN",
+            help="Give clients temporary keys for the files of a table: this role, by STS, restricted to its folder.",
+        ),
+    ] = None,
+    sts_endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Address of an STS that is not Amazon's.")
+    ] = None,
+    sign_requests: Annotated[
+        bool, typer.Option("--sign-requests", help="Sign clients' requests for the files of a table, where no STS is.")
+    ] = False,
     audit_log: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Append which caller changed what, or was refused: a JSON object a line."),
@@ -66,7 +86,7 @@ def serve(
         output.print(f"token: {token}\nfor the file, under [tokens]: {line}", soft_wrap=True)
         return
     named = _warehouses(urls or [])
-    known = Tokens.load(tokens) if tokens is not None else None
+    known = Callers.load(tokens) if tokens is not None else None
     _require_safe(host, known, tls_certificate, tls_key)
     settings = reach(endpoint, properties)
     if logs is not None:
@@ -79,7 +99,11 @@ def serve(
             require_lasting(url, settings)
             with as_typed(url):
                 catalogs[name] = stack.enter_context(KVCatalog.open(url, None, settings, create))
-        asgi = Asgi(Application(catalogs, known), Limits(threads=threads))
+        delegation = Delegation(
+            Vending.with_boto3(vend_role, sts_endpoint, settings) if vend_role is not None else None,
+            Signer.with_botocore(settings) if sign_requests else None,
+        )
+        asgi = Asgi(Application(catalogs, known, delegation=delegation), Limits(threads=threads))
         listening = stack.enter_context(listen(host, port))
         server = server_of(asgi, tls_certificate, tls_key)
         address = url_of(listening)
@@ -117,7 +141,7 @@ def _warehouses(urls: list[str]) -> dict[str, str]:
     return named
 
 
-def _require_safe(host: str, tokens: Tokens | None, certificate: Path | None, key: Path | None) -> None:
+def _require_safe(host: str, tokens: Callers | None, certificate: Path | None, key: Path | None) -> None:
     """Refuse to let other machines in without authentication."""
     problems = []
     if tokens is None and not is_loopback(host):
