@@ -162,6 +162,7 @@ def _rows(change: TableChange, base: TableView | None, old: TableRecord, new: Ta
         snapshots_made=snapshots_made,
         history_length=history_length,
         pending_deletions=pending,
+        stored_parts=old.stored_parts,
     )
     added = change.added_snapshots
     return ChangedRows(

@@ -40,6 +40,10 @@ class DecodeCache(Generic[T]):
                 self.bytes_held -= len(oldest)
         return body
 
+    def held(self, body: bytes) -> T | None:
+        """Return the record of a JSON; None if it is not in the cache."""
+        return self._records.get(body)
+
     def __call__(self, body: bytes) -> T:
         """Return the record of a JSON."""
         record = self._records.get(body)

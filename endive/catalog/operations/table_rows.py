@@ -24,12 +24,15 @@ from endive.catalog.model.keys import (
     table_from,
     table_key,
     tables_in,
+    uuid_key,
     view_key,
 )
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.operations.dropped_tables import DroppedTable, require_cleared
 from endive.catalog.operations.namespaces import require_namespace
+from endive.catalog.operations.stored_tables import put_record, read_record, read_records
+from endive.catalog.operations.uuid_index import put_uuid, require_unused_uuid
 from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
 
@@ -58,7 +61,10 @@ class TableView:
 def find_table(tx: StoreTransaction, identifier: Identifier) -> Steps[TableRecord | None]:
     """Return a table's record; None if there is no such table."""
     body = yield from tx.get(table_key(identifier))
-    return None if body is None else TableRecord.decoded(body)
+    if body is None:
+        return None
+    record = yield from read_record(tx, body)
+    return record
 
 
 def require_table(tx: StoreTransaction, identifier: Identifier, hint: str = "") -> Steps[TableRecord]:
@@ -118,7 +124,8 @@ def list_tables(tx: StoreTransaction, namespace: Identifier) -> Steps[tuple[Iden
 def all_tables(tx: StoreTransaction) -> Steps[tuple[TableRecord, ...]]:
     """Return the records of all tables."""
     rows = yield from tx.scan(TABLES.encode())
-    return tuple(TableRecord.decoded(body) for _, body in rows)
+    records = yield from read_records(tx, rows)
+    return tuple(records)
 
 
 def create_table(
@@ -128,7 +135,7 @@ def create_table(
     has_new_uuid: bool,
     is_retry: bool,
 ) -> Steps[None]:
-    """Create a table from its rows, its record among them. `is_retry`: the outcome of an earlier try is unknown."""
+    """Create a table from its record and its other rows. `is_retry`: the outcome of an earlier try is unknown."""
     yield from require_namespace(tx, record.identifier[:-1])
     there = yield from find_table(tx, record.identifier)
     if there is not None and is_retry and there.uuid == record.uuid:
@@ -141,6 +148,8 @@ def create_table(
         yield from require_cleared(tx, record.uuid)
     for key, value in rows:
         tx.put(key, value)
+    yield from put_record(tx, record)
+    put_uuid(tx, record.uuid, record.identifier)
 
 
 def require_no_view(tx: StoreTransaction, identifier: Identifier) -> Steps[None]:
@@ -153,15 +162,6 @@ def rename_taken(kind: str, source: Identifier, target: Identifier) -> AlreadyIn
     """Return the error of a rename to a name that another table or view has."""
     text = text_of(target)
     return AlreadyInCatalogError(kind, text, f"Cannot rename {text_of(source)} to {text}. {kind} already exists")
-
-
-def require_unused_uuid(tx: StoreTransaction, uuid: UUID) -> Steps[None]:
-    """Raise if a table of this uuid is in the catalog: both would share their rows, and a drop would delete them."""
-    rows = yield from tx.scan(TABLES.encode())
-    text = str(uuid).encode()
-    for record in (TableRecord.decoded(body) for _, body in rows if text in body):
-        if record.uuid == uuid:
-            raise AlreadyInCatalogError("Table", f"{text_of(record.identifier)}, with the same uuid {uuid}")
 
 
 def drop_table(
@@ -179,6 +179,7 @@ def drop_table(
         raise CommitConflictError(text_of(identifier), f"{problem}; stop its writers, then drop it")
     tx.put(dropped_key(record.uuid), DroppedTable(record, purge).encoded())
     tx.delete(table_key(identifier))
+    tx.delete(uuid_key(record.uuid))
     return record
 
 
@@ -197,5 +198,6 @@ def rename_table(tx: StoreTransaction, source: Identifier, target: Identifier, u
     if (yield from tx.get(view_key(target))) is not None:
         raise rename_taken("View", source, target)
     tx.delete(table_key(source))
-    tx.put(table_key(target), replace(record, identifier=target).encoded())
+    yield from put_record(tx, replace(record, identifier=target))
+    put_uuid(tx, record.uuid, target)
     return record.uuid

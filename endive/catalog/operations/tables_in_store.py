@@ -17,7 +17,7 @@ from endive.catalog.iceberg import with_row_ids
 from endive.catalog.maintenance.purge import clear_dropped, clear_if_dropped, finish_drop, require_gc_enabled
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, encoded_history
 from endive.catalog.model.default_values import with_default_values
-from endive.catalog.model.keys import history_key, imported_key, snapshot_key, table_key
+from endive.catalog.model.keys import history_key, imported_key, snapshot_key
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction, TransactionalStore
 from endive.catalog.operations import table_rows
@@ -146,7 +146,6 @@ class TablesInStore:
             snapshots_made=len(metadata.snapshots),
             history_length=len(metadata.snapshot_log),
         )
-        rows.append((table_key(record.identifier), record.encoded()))
         if imported:
             rows.append((imported_key(record.uuid), record.metadata_location.encode()))
         if not has_new_uuid:
