@@ -59,7 +59,7 @@ def wide(catalog: EndiveCatalog) -> EndiveCatalog:
     catalog.create_table("db.wide", WIDE)
     added = [NestedField(COLUMNS + n, f"added_{n}", LongType(), required=False) for n in range(1, SCHEMAS)]
     schemas = [Schema(*WIDE.fields, *added[:n], schema_id=n) for n in range(1, SCHEMAS)]
-    catalog.kv.commit("db.wide", (), tuple(AddSchemaUpdate(schema=one) for one in schemas))
+    catalog.kv.commit("db.wide", (), tuple(AddSchemaUpdate(schema_=one) for one in schemas))
     catalog.kv.commit("db.wide", (), (SetCurrentSchemaUpdate(schema_id=SCHEMAS - 1),))
     return catalog
 
