@@ -43,6 +43,7 @@ from endive.catalog.operations.namespaces import Namespaces, PropertiesChange
 from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore, checked_location
 from endive.catalog.operations.views import LoadedView, Views
 from endive.catalog.planner import plan_files
+from endive.catalog.scan_plan import ScanPlan, ScanRequest, plan_scan
 from endive.catalog.settings import AT, ATTEMPTS, ATTEMPTS_DEFAULT, require_known
 from endive.catalog.through_time import CatalogThroughTime
 from endive.closing import Closing
@@ -423,6 +424,13 @@ class KVCatalog(CatalogThroughTime, Closing):
         the snapshot (a registered table before `index_files`), the manifests are read.
         """
         return plan_files(self.store, self.files, table_of(identifier), row_filter, snapshot_id, case_sensitive)
+
+    def plan_scan(self, identifier: Name, request: ScanRequest) -> ScanPlan:
+        """Return the files of a scan with their delete files, equality deletes among them, and the filter's residuals.
+
+        As `plan_files`, for engines that read delete files of every kind.
+        """
+        return plan_scan(self.store, self.files, table_of(identifier), request)
 
     def index_files(self, identifier: Name) -> int:
         """Fill `__files` for the current snapshot of a registered table; return the number of its files.

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import DataFile, ManifestFile, write_manifest_list
 from pyiceberg.partitioning import (
@@ -65,6 +66,7 @@ PRIVATE_NAMES = (
     "pyiceberg.partitioning:_visit_partition_field",
     "pyiceberg.table:ManifestGroupPlanner._build_metrics_evaluator",
     "pyiceberg.table:ManifestGroupPlanner._build_partition_evaluator",
+    "pyiceberg.table:ManifestGroupPlanner._build_residual_evaluator",
     "pyiceberg.table:Transaction._rebuild_snapshot_updates",
     "pyiceberg.table.update:_apply_table_update",
     "pyiceberg.table.update:_TableMetadataUpdateContext",
@@ -337,6 +339,13 @@ class PlannerWithEvaluators(ManifestGroupPlanner):
     def metrics_evaluator(self) -> Callable[[DataFile], bool]:
         """Return a function that tells whether a file's metrics allow matching rows."""
         return self._build_metrics_evaluator()
+
+    def residual_of(self, file: DataFile) -> BooleanExpression:
+        """Return the part of the filter that a file's partition does not decide."""
+        try:
+            return self._build_residual_evaluator(file.spec_id)(file).residual_for(file.partition)
+        except TypeError:  # PyIceberg compares a null partition value with a literal
+            return self.row_filter
 
 
 def read_delete_files(io: FileIO, tasks: "Sequence[FileScanTask]") -> Any:  # noqa: ANN401 - PyIceberg's nested types

@@ -8,7 +8,7 @@ from time import perf_counter
 from endive.catalog.catalog import KVCatalog
 from endive.errors import CommitConflictError
 from endive.logs import log_error
-from endive.server import namespaces, tables, views
+from endive.server import namespaces, scans, tables, views
 from endive.server.access import Tokens
 from endive.server.configuration import configuration
 from endive.server.errors import HttpError, as_http
@@ -38,6 +38,10 @@ ROUTES = [
     Route("DELETE", TABLE, tables.drop_table, changes=True),
     Route("POST", f"{TABLE}/unregister", tables.unregister_table, changes=True),
     Route("POST", f"{TABLE}/metrics", tables.report_metrics, changes=False),
+    Route("POST", f"{TABLE}/plan", scans.plan_scan, changes=False),
+    Route("GET", f"{TABLE}/plan/{{plan}}", scans.poll_plan, changes=False),
+    Route("DELETE", f"{TABLE}/plan/{{plan}}", scans.cancel_plan, changes=False),
+    Route("POST", f"{TABLE}/tasks", scans.fetch_tasks, changes=False),
     Route("POST", "tables/rename", tables.rename_table, changes=True),
     Route("GET", f"{NAMESPACE}/views", views.list_views, changes=False),
     Route("POST", f"{NAMESPACE}/views", views.create_view, changes=True),

@@ -81,3 +81,23 @@ class CommitTransaction(Message):
     """Body of `commitTransaction`."""
 
     table_changes: list[CommitTable]
+
+
+class PlanScan(Message):
+    """Body of `planTableScan`. `select` and `min-rows-requested` are hints, and change no plan."""
+
+    snapshot_id: int | None = None
+    select: list[str] | None = None
+    filter: Any = None
+    min_rows_requested: int | None = None
+    case_sensitive: bool = True
+    use_snapshot_schema: bool = False
+    start_snapshot_id: int | None = None
+    end_snapshot_id: int | None = None
+    stats_fields: list[str] | None = None
+
+
+class FetchTasks(Message):
+    """Body of `fetchScanTasks`."""
+
+    plan_task: str

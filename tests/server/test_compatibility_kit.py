@@ -14,9 +14,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.servers.conftest import ANY_KEYS, answers, free_port, running, s3_endpoint
+from tests.servers.conftest import KNOWN_KEYS, answers, free_port, keyed_bucket, locked_s3_endpoint, running
 
-__all__ = ["s3_endpoint"]
+__all__ = ["keyed_bucket", "locked_s3_endpoint"]
 
 KIT = Path(__file__).parent / "kit"
 JARS = Path(__file__).parents[2] / "build" / "kit-1.11.0"
@@ -59,7 +59,7 @@ def serving(url: str, directory: Path, *options: str) -> Iterator[str]:
     port = free_port()
     command = [sys.executable, "-m", "endive", "serve", url, "--create", "--port", str(port), *options]
     address = f"http://127.0.0.1:{port}"
-    settings = {"PYTHONPATH": str(Path(__file__).parents[2]), **ANY_KEYS}
+    settings = {"PYTHONPATH": str(Path(__file__).parents[2]), **KNOWN_KEYS}
     with running(command, lambda: answers(f"{address}/ready"), directory / "server.log", settings=settings):
         yield address
 
@@ -78,7 +78,7 @@ def results(jars: Path, address: str, kit: str, directory: Path, properties: Map
     command = ["java", "-Xmx700m", *(f"-D{name}={value}" for name, value in given.items())]
     command += ["-cp", f"{jars / 'classes'}:{jars}/*", "org.junit.platform.console.ConsoleLauncher", "execute"]
     command += ["--select-class", kit, "--details", "none", "--disable-banner", "--reports-dir", str(directory)]
-    environment = {**os.environ, **ANY_KEYS}
+    environment = {**os.environ, **KNOWN_KEYS}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     found = {}
     for file in directory.glob("*.xml"):
@@ -117,10 +117,10 @@ def test_the_kit_passes_with_names_of_any_kind(jars: Path, tmp_path: Path) -> No
         assert any(words in name for name in named), words
 
 
-def test_the_kit_passes_on_s3(jars: Path, tmp_path: Path, s3_endpoint: str) -> None:
-    options = ("--endpoint", s3_endpoint, "--property", "s3.region=us-east-1")
-    with serving("s3://bucket/kit", tmp_path, *options) as address:
-        found = results(jars, address, SUITE, tmp_path / "reports", {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"})
+def test_the_kit_passes_on_s3(jars: Path, tmp_path: Path, keyed_bucket: str) -> None:
+    options = ("--endpoint", keyed_bucket, "--property", "s3.region=us-east-1")
+    with serving("s3://keyed/kit", tmp_path, *options) as address:
+        found = results(jars, address, SUITE, tmp_path / "reports", {})
 
     wrong = {name for name in failures(found) if name.partition(".")[2] not in ON_LOCAL_FILES}
     assert {name: found[name] for name in wrong} == {}

@@ -22,6 +22,8 @@ START_S = 300
 """Time limit for a start; on a busy machine, Azurite needed more than 60 s."""
 ANY_KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_REGION": "us-east-1"}
 """The servers accept any keys, but clients need some."""
+KNOWN_KEYS = {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+"""The keys that the locked server accepts."""
 
 
 def free_port() -> int:
@@ -129,9 +131,27 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def locked_s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server that accepts one key, `known` with the secret `secret`."""
-    keys = {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "secret"}
+    keys = {name: value for name, value in KNOWN_KEYS.items() if name != "AWS_REGION"}
     with seaweedfs(tmp_path_factory.mktemp("locked"), lambda endpoint: answers(f"{endpoint}/bucket"), keys) as endpoint:
         yield endpoint
+
+
+@pytest.fixture(scope="session")
+def keyed_bucket(locked_s3_endpoint: str) -> str:
+    """Return the locked server's address; it has the bucket `keyed`.
+
+    SeaweedFS without keys refuses the signed, chunked writes of Amazon's Java client.
+    """
+    import boto3
+
+    boto3.client(
+        "s3",
+        endpoint_url=locked_s3_endpoint,
+        region_name=KNOWN_KEYS["AWS_REGION"],
+        aws_access_key_id=KNOWN_KEYS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=KNOWN_KEYS["AWS_SECRET_ACCESS_KEY"],
+    ).create_bucket(Bucket="keyed")
+    return locked_s3_endpoint
 
 
 def unprivileged() -> str | None:
