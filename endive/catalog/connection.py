@@ -101,8 +101,9 @@ def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
     return open_objects(plain, endpoint=properties.get("s3.endpoint"), records=records, settings=settings)
 
 
-OPTIONS = StoreOptions(reopen=True, max_parallel_writes=8)
-"""An exclusive catalog goes on after other processes have committed, and has several commit batches in flight."""
+OPTIONS = StoreOptions(reopen=True, max_parallel_writes=8, warm_keys=(CATALOG,))
+"""An exclusive catalog goes on after other processes have committed, and has several commit batches in flight. The
+catalog's record is read by every opening."""
 
 
 def _open(url: str, properties: Mapping[str, str], create: bool, writer: str) -> TransactionalStore:
@@ -174,7 +175,9 @@ def require_catalog(store: TransactionalStore, url: str, warehouse: str, create:
             tx.put(CATALOG, body)
         return body
 
-    body = store.read(lambda tx: tx.get(CATALOG))
+    body = store.read_cached(lambda tx: tx.get(CATALOG))  # the store has just been opened, or has the catalog open
+    if body is None:
+        body = store.read(lambda tx: tx.get(CATALOG))
     if body is None and create:
         body = retrying(lambda: store.transact(make))
     if body is None:

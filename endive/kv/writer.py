@@ -12,7 +12,7 @@ error to every caller from then on.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -40,7 +40,7 @@ from endive.kv.log.helping import (
     to_carry_out,
 )
 from endive.kv.log.intentions import INTENTION_BYTES_MAX
-from endive.kv.log.state import StoreState, newest_state, refreshed
+from endive.kv.log.state import StoreState, newest_state, newest_state_warmed, refreshed
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline
 from endive.kv.procedures import Call
@@ -49,6 +49,7 @@ from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Outcome, TransactionFunction
 from endive.kv.turns import Turns
 from endive.logs import log_error
+from endive.protocol.beside import beside
 from endive.protocol.fencing import ROLE
 from endive.protocol.requests import Steps
 from endive.protocol.sequenced import ATTEMPTS_MAX
@@ -97,7 +98,9 @@ class Writer:
 
     def _opened(self, create: bool) -> StoreState:
         """Return the newest state. A writer that may reopen claims no epoch until its first commit."""
-        state = self._driver.run(newest_state()) if self.may_reopen else None
+        keys = self._options.warm_keys
+        newest = newest_state_warmed(keys, self._cache) if keys else newest_state()
+        state = self._driver.run(newest) if self.may_reopen else None
         if state is None:
             return self._writable(create)
         self._must_open = not state.is_writable
@@ -443,8 +446,11 @@ class Writer:
 
     # What is known.
 
-    def refresh(self) -> StoreState:
-        """Return a state at least as new as this call. A refresh that begins after the call serves all that wait."""
+    def refresh(self, ahead: Callable[[StoreState], Steps[object]] | None = None) -> StoreState:
+        """Return a state at least as new as this call. A refresh that begins after the call serves all that wait.
+
+        `ahead`: reads ahead in the state that is known, in the same round trips.
+        """
         changed = self.group.changed
         with changed:
             needed = self._refreshes_begun + 1
@@ -457,7 +463,8 @@ class Writer:
             begun = self._refreshes_begun
             state = self.state
         try:
-            state = self._driver.run(refreshed(state))
+            steps = refreshed(state)
+            state = self._driver.run(steps if ahead is None else beside(steps, ahead(state)))
         except BaseException:
             with changed:
                 self._is_refreshing = False

@@ -98,8 +98,7 @@ def whole_view(tx: StoreTransaction, record: TableRecord) -> Steps[TableView]:
     """Return the view of a table with all its snapshots and all its history."""
     if not record.snapshots_made and not record.history_length:
         return TableView(record, (), ())
-    rows = yield from tx.scan(snapshots_of(record.uuid))
-    lines = yield from tx.scan(history_of(record.uuid))
+    rows, lines = yield from tx.scan_many((snapshots_of(record.uuid), history_of(record.uuid)))
     snapshots = sorted((SnapshotRecord.decoded(body) for _, body in rows), key=lambda one: one.ordinal)
     return TableView(record, tuple(snapshots), tuple((key, decoded_history(body)) for key, body in lines))
 
