@@ -39,6 +39,7 @@ from endive.catalog.maintenance.purge import clear_if_dropped
 from endive.catalog.model.catalog_records import CommitRecord
 from endive.catalog.model.names import Identifier, table_of, text_of
 from endive.catalog.model.transaction import TransactionalStore
+from endive.catalog.operations.grants import Grants
 from endive.catalog.operations.namespaces import Namespaces, PropertiesChange
 from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore, checked_location
 from endive.catalog.operations.views import LoadedView, Views
@@ -93,6 +94,8 @@ class KVCatalog(CatalogThroughTime, Closing):
         self._namespaces = Namespaces(store, new_id)
         self._committer = TableCommitter(store, self.files, clock, new_id)
         self._views = Views(store, self.files, self.tables.location_for, clock, new_id)
+        self.grants = Grants(store)
+        """What users and groups may do through a server."""
         self._release: Callable[[], None] = lambda: None
         self.warehouse = require_catalog(store, self.url, warehouse.rstrip("/"), create, clock())
 

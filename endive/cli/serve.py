@@ -53,7 +53,8 @@ def serve(
     """Serve catalogs by Iceberg's REST protocol: for Spark SQL, Trino, Flink, DuckDB, PyIceberg and others.
 
     `endive serve s3://bucket/lake`, then in a client: `type=rest`, `uri=http://127.0.0.1:8181`. Without `--tokens`
-    everybody on this machine may do everything, and no other machine is let in.
+    everybody on this machine may do everything, and no other machine is let in. With `--tokens` a caller may do what
+    `endive catalog grant` has granted.
     """
     if add_token is not None:
         token, line = new_token(add_token)
@@ -79,6 +80,9 @@ def serve(
             address = address.replace("http://", "https://", 1)
         for name, catalog in catalogs.items():
             errors.print(f"warehouse {name}: {catalog.url}", soft_wrap=True)
+            if known is not None and not catalog.grants.list():
+                words = f"nobody has a grant in {name}, so that every request is refused"
+                warn((f"{words}: `endive catalog grant {catalog.url} NAME manage` makes an administrator",))
         if known is None:
             warn(("no authentication: every process on this machine may read and change everything",))
         errors.print(f"listening on {address}; Ctrl-C ends it", soft_wrap=True)

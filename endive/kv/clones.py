@@ -6,7 +6,7 @@ SST whose id is not above the parent's `sst_id_last` is read from there. SSTs th
 because its compactor epochs go on from the source's. Rows of the source's WAL become an SST of the clone, so it never
 needs the source's WAL.
 
-**What is promised.** The source keeps a checkpoint, named `endive:clone URL`, which never expires, for as long as any
+**Guarantees.** The source keeps a checkpoint, named `endive:clone URL`, which never expires, for as long as any
 manifest of the clone needs a file of the source. Its garbage collector honours it as it does every checkpoint. When
 compactions of the clone have rewritten all of the source's files, the clone's garbage collector deletes the
 checkpoint, then the parent from the clone's manifest. Neither store ever deletes a file of the other.
@@ -21,7 +21,7 @@ checkpoint, then the parent from the clone's manifest. Neither store ever delete
 A clone of a clone has a checkpoint in each store whose files it reads, made from the checkpoint that its source has
 there (`create_checkpoint(source=…)`): the source may let its own go at any time.
 
-**What is left out.** The source must stay where it is, and be reachable in the same way as the clone: the same cloud
+**Limits.** The source must stay where it is, and be reachable in the same way as the clone: the same cloud
 and credentials. Stores whose creates a record store decides cannot be cloned.
 """
 

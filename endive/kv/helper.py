@@ -70,7 +70,7 @@ class Helper:
         )
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete intentions that are decided, without waiting. What is left is for the garbage collector."""
+        """Delete intentions that are decided, without waiting. The garbage collector deletes the rest."""
         for path in paths:
             self._deleting.submit(self._delete, path)
 

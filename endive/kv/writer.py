@@ -444,7 +444,7 @@ class Writer:
         except EndiveError as error:
             log_error(log, "epoch_not_shared", error)
 
-    # What is known.
+    # The known state.
 
     def refresh(self, ahead: Callable[[StoreState], Steps[object]] | None = None) -> StoreState:
         """Return a state at least as new as this call. A refresh that begins after the call serves all that wait.

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from endive.errors import SparkUnavailableError
 from endive.sim.results.capacity import SeedCapacity
-from endive.sim.results.capacity_results import SearchTask, Spread
+from endive.sim.results.capacity_search import SearchTask, Spread
 
 POLL_S = 0.25
 

@@ -1,6 +1,6 @@
 """Protocols: generators that ask and are answered by a driver.
 
-No I/O, no clock, no randomness: whoever drives a protocol decides what a request costs, in which order things happen
+No I/O, no clock, no randomness: the driver of a protocol decides what a request costs, in which order things happen
 and what fails. The same code runs against a bucket, in virtual time, and under a search that tries every order.
 
 * `requests`: what can be asked, `ask`, and creating an object when the answer may get lost.

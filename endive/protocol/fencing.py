@@ -9,7 +9,7 @@ there: this one is fenced, and stops. An older writer has several entries in fli
 number of parallel writes: one fence may land inside the window with an older entry behind it, so as many fences in a
 run are needed as there can be parallel writes. If one of them meets an older entry, the run starts again behind it.
 
-**What is promised.** Once a writer has its run of fences, no entry of an older epoch appears behind the run, provided
+**Guarantees.** Once a writer has its run of fences, no entry of an older epoch appears behind the run, provided
 
 * the numbers of the run were never used and deleted before: a fence in such a place stops no writer. The caller reads
   the manifest after fencing and starts over if the run is not above the last compacted entry (`endive.kv.log.opening`);

@@ -13,7 +13,7 @@ object store has no conditional writes to decide between them. Instead, each fir
 the first manifest), then lists, and gives up if the other's object is there. Markers are never deleted, so at least
 one of the two sees the other. If both give up, an operator deletes one of the objects.
 
-**What is left out.** A store of an older version has no marker until a two-phase writer opens it.
+**Limits.** A store of an older version has no marker until a two-phase writer opens it.
 """
 
 from contextlib import suppress

@@ -7,12 +7,12 @@ value is to create the next id; a process that loses that race starts over from 
 newest object and creating the next, while others go on and a garbage collector deletes old ids: the create succeeds,
 on an id that was created, superseded and deleted before, and an update that was acknowledged is lost.
 
-**What is promised.** An id that was deleted never counts again. Before a garbage collector deletes ids it creates a
+**Guarantees.** An id that was deleted never counts again. Before a garbage collector deletes ids it creates a
 *boundary*, an empty object whose name is the highest id that may have been deleted. A process that creates an id lists
 the boundaries afterwards, and trusts its own object only if it is above them. If the id had been deleted before the
 create, the boundary was there before the create, so the listing shows it.
 
-**What is left out.** Void objects stay until the next collection; nobody reads them, because the newest id is above
+**Limits.** Void objects stay until the next collection; nobody reads them, because the newest id is above
 every boundary. Boundaries are superseded, not changed: the last few are kept, since a listing of a directory
 that changes meanwhile may miss an object that is replaced by another.
 """

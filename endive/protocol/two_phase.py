@@ -14,7 +14,7 @@ time: both write the same bytes. Recovery finds an old source: it reads the reco
 deleting if an open record names the source. An object is deleted before its record, so that its name cannot be
 created again while the old object can be read.
 
-**What is left out.** Recovery that was overtaken by a deletion may write a deleted object again. The store never uses
+**Limits.** Recovery that was overtaken by a deletion may write a deleted object again. The store never uses
 a deleted name again, so the object is garbage and is collected. A writer that stalls for more than a day between 1 and
 2, or a garbage collector whose clock is a day ahead, may cost a writer its source. The writer acknowledges only after
 the copy, so no acknowledged write is lost. If it crashes right then, the record has no source: creates of that name

@@ -1,15 +1,17 @@
 """The application: from a request to a response, in one blocking call. `endive.server.asgi` connects it to HTTP."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 
 from endive.catalog.catalog import KVCatalog
+from endive.catalog.model.grants import Privilege
 from endive.errors import CommitConflictError
 from endive.logs import log_error
 from endive.server import namespaces, scans, tables, views
-from endive.server.access import Tokens
+from endive.server.access import ANYBODY, OWNER, GrantReader, Guard, Principal, Tokens, rules
+from endive.server.access.guard import REFRESH_S
 from endive.server.configuration import configuration
 from endive.server.errors import HttpError, as_http
 from endive.server.http import Request, Response, error_response, json_response
@@ -18,40 +20,44 @@ from endive.server.routes import ROOTS, Call, Handler, Route, Router
 
 log = logging.getLogger(__name__)
 
+READ, WRITE, CREATE, MANAGE = Privilege
+
 NAMESPACE = "namespaces/{namespace}"
 TABLE = "namespaces/{namespace}/tables/{table}"
 VIEW = "namespaces/{namespace}/views/{view}"
 
 ROUTES = [
-    Route("GET", "namespaces", namespaces.list_namespaces, changes=False),
-    Route("POST", "namespaces", namespaces.create_namespace, changes=True),
-    Route("GET", NAMESPACE, namespaces.load_namespace, changes=False),
-    Route("HEAD", NAMESPACE, namespaces.namespace_exists, changes=False),
-    Route("DELETE", NAMESPACE, namespaces.drop_namespace, changes=True),
-    Route("POST", f"{NAMESPACE}/properties", namespaces.update_properties, changes=True),
-    Route("GET", f"{NAMESPACE}/tables", tables.list_tables, changes=False),
-    Route("POST", f"{NAMESPACE}/tables", tables.create_table, changes=True),
-    Route("POST", f"{NAMESPACE}/register", tables.register_table, changes=True),
-    Route("GET", TABLE, tables.load_table, changes=False),
-    Route("HEAD", TABLE, tables.table_exists, changes=False),
-    Route("POST", TABLE, tables.update_table, changes=True),
-    Route("DELETE", TABLE, tables.drop_table, changes=True),
-    Route("POST", f"{TABLE}/unregister", tables.unregister_table, changes=True),
-    Route("POST", f"{TABLE}/metrics", tables.report_metrics, changes=False),
-    Route("POST", f"{TABLE}/plan", scans.plan_scan, changes=False),
-    Route("GET", f"{TABLE}/plan/{{plan}}", scans.poll_plan, changes=False),
-    Route("DELETE", f"{TABLE}/plan/{{plan}}", scans.cancel_plan, changes=False),
-    Route("POST", f"{TABLE}/tasks", scans.fetch_tasks, changes=False),
-    Route("POST", "tables/rename", tables.rename_table, changes=True),
-    Route("GET", f"{NAMESPACE}/views", views.list_views, changes=False),
-    Route("POST", f"{NAMESPACE}/views", views.create_view, changes=True),
-    Route("POST", f"{NAMESPACE}/register-view", views.register_view, changes=True),
-    Route("GET", VIEW, views.load_view, changes=False),
-    Route("HEAD", VIEW, views.view_exists, changes=False),
-    Route("POST", VIEW, views.replace_view, changes=True),
-    Route("DELETE", VIEW, views.drop_view, changes=True),
-    Route("POST", "views/rename", views.rename_view, changes=True),
-    Route("POST", "transactions/commit", tables.commit_transaction, changes=True),
+    Route("GET", "namespaces", namespaces.list_namespaces, changes=False, needs=rules.filtered),
+    Route("POST", "namespaces", namespaces.create_namespace, changes=True, needs=rules.creating_namespace),
+    Route("GET", NAMESPACE, namespaces.load_namespace, changes=False, needs=rules.sees_namespace),
+    Route("HEAD", NAMESPACE, namespaces.namespace_exists, changes=False, needs=rules.sees_namespace),
+    Route("DELETE", NAMESPACE, namespaces.drop_namespace, changes=True, needs=rules.on_namespace(MANAGE)),
+    Route(
+        "POST", f"{NAMESPACE}/properties", namespaces.update_properties, changes=True, needs=rules.on_namespace(MANAGE)
+    ),
+    Route("GET", f"{NAMESPACE}/tables", tables.list_tables, changes=False, needs=rules.sees_namespace),
+    Route("POST", f"{NAMESPACE}/tables", tables.create_table, changes=True, needs=rules.on_namespace(CREATE)),
+    Route("POST", f"{NAMESPACE}/register", tables.register_table, changes=True, needs=rules.registering),
+    Route("GET", TABLE, tables.load_table, changes=False, needs=rules.on_table(READ)),
+    Route("HEAD", TABLE, tables.table_exists, changes=False, needs=rules.on_table(READ)),
+    Route("POST", TABLE, tables.update_table, changes=True, needs=rules.committing),
+    Route("DELETE", TABLE, tables.drop_table, changes=True, needs=rules.on_table(MANAGE)),
+    Route("POST", f"{TABLE}/unregister", tables.unregister_table, changes=True, needs=rules.on_table(MANAGE)),
+    Route("POST", f"{TABLE}/metrics", tables.report_metrics, changes=False, needs=rules.on_table(READ)),
+    Route("POST", f"{TABLE}/plan", scans.plan_scan, changes=False, needs=rules.on_table(READ)),
+    Route("GET", f"{TABLE}/plan/{{plan}}", scans.poll_plan, changes=False, needs=rules.on_table(READ)),
+    Route("DELETE", f"{TABLE}/plan/{{plan}}", scans.cancel_plan, changes=False, needs=rules.on_table(READ)),
+    Route("POST", f"{TABLE}/tasks", scans.fetch_tasks, changes=False, needs=rules.on_table(READ)),
+    Route("POST", "tables/rename", tables.rename_table, changes=True, needs=rules.renaming("table")),
+    Route("GET", f"{NAMESPACE}/views", views.list_views, changes=False, needs=rules.sees_namespace),
+    Route("POST", f"{NAMESPACE}/views", views.create_view, changes=True, needs=rules.on_namespace(CREATE)),
+    Route("POST", f"{NAMESPACE}/register-view", views.register_view, changes=True, needs=rules.registering),
+    Route("GET", VIEW, views.load_view, changes=False, needs=rules.on_view(READ)),
+    Route("HEAD", VIEW, views.view_exists, changes=False, needs=rules.on_view(READ)),
+    Route("POST", VIEW, views.replace_view, changes=True, needs=rules.on_view(WRITE)),
+    Route("DELETE", VIEW, views.drop_view, changes=True, needs=rules.on_view(MANAGE)),
+    Route("POST", "views/rename", views.rename_view, changes=True, needs=rules.renaming("view")),
+    Route("POST", "transactions/commit", tables.commit_transaction, changes=True, needs=rules.committing_all),
 ]
 
 PROBES = ("health", "ready")
@@ -70,6 +76,7 @@ class _Found:
     call: Call
     changes: bool = False
     """Whether it may change something: then an error of unknown kind means an unknown outcome."""
+    needs: Callable[[Call], None] = rules.nothing
 
 
 def _ok(_call: Call) -> Response:
@@ -84,12 +91,15 @@ class Application:
     everything.
     """
 
-    def __init__(self, warehouses: Mapping[str, KVCatalog], tokens: Tokens | None = None) -> None:
+    def __init__(
+        self, warehouses: Mapping[str, KVCatalog], tokens: Tokens | None = None, refresh_s: float = REFRESH_S
+    ) -> None:
         if not warehouses:
             raise ValueError("a server needs at least one warehouse")
         self._tokens = tokens
         self.warehouses = dict(warehouses)
         self._default = next(iter(warehouses))
+        self._readers = {name: GrantReader(catalog, refresh_s) for name, catalog in warehouses.items()}
         self._router = Router(ROUTES)
         self.metrics = Metrics()
 
@@ -97,13 +107,18 @@ class Application:
         """Return the response to a request; errors become Iceberg's error model."""
         began_s = perf_counter()
         found: _Found | None = None
+        is_allowed = False
         try:
             found = self._find(request)
+            found.needs(found.call)
+            is_allowed = True
             response = found.handler(found.call)
+            if not found.changes:
+                found.call.guard.require_same_tables()
         except Exception as error:  # whatever it is, the client gets an answer
             if isinstance(error, CommitConflictError):
                 self.metrics.conflict(error.table)
-            answered = as_http(error, found is not None and found.changes)
+            answered = as_http(error, found is not None and is_allowed and found.changes)
             if answered.status >= 500:
                 log_error(log, "failed", error, logging.ERROR, method=request.method, path=request.path)
                 log.debug("the error", exc_info=True)
@@ -114,21 +129,26 @@ class Application:
     def _find(self, request: Request) -> "_Found":
         """Return the operation of a request, if its caller may use it."""
         root, *segments = request.segments
-        catalog = self.warehouses[self._default]
         if root in PROBES and not segments:
-            return _Found(f"GET /{root}", self._ready if root == "ready" else _ok, Call(catalog, request, {}))
-        if self._tokens is not None:
-            self._tokens.principal(request.headers)
+            probe = self._ready if root == "ready" else _ok
+            return _Found(f"GET /{root}", probe, self._call(self._default, request, OWNER))
+        principal = ANYBODY if self._tokens is None else self._tokens.principal(request.headers)
         if root == "metrics" and not segments:
-            return _Found("GET /metrics", self._metrics, Call(catalog, request, {}))
+            return _Found("GET /metrics", self._metrics, self._call(self._default, request, principal))
         if root != "v1" or not segments:
             raise HttpError(404, "NotFoundException", "Iceberg's REST catalog begins with /v1/")
         if segments == ["config"]:
-            return _Found("GET /v1/config", self._config, Call(catalog, request, {}))
-        if segments[0] not in ROOTS:
-            catalog = self._warehouse(segments.pop(0))
+            return _Found("GET /v1/config", self._config, self._call(self._default, request, principal))
+        warehouse = self._default if segments[0] in ROOTS else self._warehouse(segments.pop(0))
         route, names = self._router.find(request.method, tuple(segments))
-        return _Found(route.endpoint, route.handler, Call(catalog, request, names), route.changes)
+        call = self._call(warehouse, request, principal, names)
+        return _Found(route.endpoint, route.handler, call, route.changes, route.needs)
+
+    def _call(
+        self, warehouse: str, request: Request, principal: Principal, names: Mapping[str, str] | None = None
+    ) -> Call:
+        guard = Guard(self._readers[warehouse], principal)
+        return Call(self.warehouses[warehouse], request, names or {}, guard)
 
     def _ready(self, call: Call) -> Response:
         """Answer while every catalog can be read."""
@@ -136,8 +156,11 @@ class Application:
             catalog.list_namespaces()
         return _ok(call)
 
-    def _metrics(self, _call: Call) -> Response:
-        return Response(body=self.metrics.text().encode(), media_type=MEDIA_TYPE)
+    def _metrics(self, call: Call) -> Response:
+        principal = call.guard.principal
+        guards = [Guard(reader, principal) for reader in self._readers.values()]
+        sees_names = all(guard.may(READ) for guard in guards)
+        return Response(body=self.metrics.text(with_tables=sees_names).encode(), media_type=MEDIA_TYPE)
 
     def _config(self, call: Call) -> Response:
         request = call.request
@@ -147,6 +170,7 @@ class Application:
             )
         asked = request.query.get("warehouse", "")
         name = self._name_of(asked) if asked else self._default
+        Guard(self._readers[name], call.guard.principal).require_some()
         prefix = name if len(self.warehouses) > 1 else ""
         return json_response(configuration(self.warehouses[name], prefix, ENDPOINTS))
 
@@ -155,11 +179,9 @@ class Application:
         for name, catalog in self.warehouses.items():
             if asked.rstrip("/") in (name, catalog.url, catalog.warehouse):
                 return name
-        known = ", ".join(self.warehouses)
-        raise HttpError(404, "NoSuchWarehouseException", f"Warehouse does not exist: {asked}; known: {known}")
+        raise HttpError(404, "NoSuchWarehouseException", f"Warehouse does not exist: {asked}")
 
-    def _warehouse(self, prefix: str) -> KVCatalog:
-        found = self.warehouses.get(prefix)
-        if found is None:
+    def _warehouse(self, prefix: str) -> str:
+        if prefix not in self.warehouses:
             raise HttpError(404, "NotFoundException", f"No such path or prefix: {prefix}")
-        return found
+        return prefix

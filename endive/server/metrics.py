@@ -36,10 +36,10 @@ class Metrics:
             known = table in self._conflicts or len(self._conflicts) < TABLES_MAX
             self._conflicts[table if known else OTHER] += 1
 
-    def text(self) -> str:
-        """Return all metrics."""
+    def text(self, with_tables: bool = True) -> str:
+        """Return all metrics; `with_tables`: also those that have a table's name."""
         with self._lock:
-            return "\n".join((*self._lines(), ""))
+            return "\n".join((*self._lines(), *(self._table_lines() if with_tables else ()), ""))
 
     def _lines(self) -> Iterator[str]:
         yield "# HELP endive_requests_total Requests by operation and status."
@@ -55,6 +55,8 @@ class Metrics:
                 yield f'endive_request_seconds_bucket{{{label},le="{bound}"}} {below}'
             yield f"endive_request_seconds_sum{{{label}}} {self._seconds[operation]:.6f}"
             yield f"endive_request_seconds_count{{{label}}} {below}"
+
+    def _table_lines(self) -> Iterator[str]:
         yield "# HELP endive_commit_conflicts_total Commits refused because of another one, by table."
         yield "# TYPE endive_commit_conflicts_total counter"
         for table, count in sorted(self._conflicts.items()):

@@ -1,5 +1,6 @@
 """Operations on namespaces."""
 
+from endive.catalog.model.grants import Place, Privilege
 from endive.catalog.model.names import text_of
 from endive.errors import NotInCatalogError
 from endive.server.errors import HttpError
@@ -11,7 +12,8 @@ from endive.server.routes import Call, levels_of
 def list_namespaces(call: Call) -> Response:
     """Return the namespaces inside one, or the outermost."""
     parent = call.request.query.get("parent", "")
-    found, following = Page.of(call.request).cut(call.catalog.list_namespaces(levels_of(parent) if parent else ()))
+    inside = call.catalog.list_namespaces(levels_of(parent) if parent else ())
+    found, following = Page.of(call.request).cut(call.guard.visible_namespaces(inside))
     return json_response({"namespaces": found, "next-page-token": following})
 
 
@@ -19,13 +21,16 @@ def create_namespace(call: Call) -> Response:
     """Create a namespace."""
     asked = call.request.decoded(CreateNamespace)
     namespace = tuple(asked.namespace)
-    call.catalog.create_namespace(namespace, asked.properties, call.commit_id)
+    call.catalog.create_namespace(namespace, asked.properties, call.creation_id)
+    call.guard.own(Place("namespace", namespace), namespace[:-1])
     return json_response({"namespace": namespace, "properties": asked.properties})
 
 
 def load_namespace(call: Call) -> Response:
     """Return the properties of a namespace."""
     properties = call.catalog.namespace_properties(call.namespace)
+    if not call.guard.may(Privilege.READ, call.namespace):
+        properties = {}  # the caller may know of the namespace, since something inside is granted
     return json_response({"namespace": call.namespace, "properties": properties})
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from endive.catalog.catalog import KVCatalog
 from endive.catalog.model.names import Identifier
+from endive.server.access.guard import Guard
 from endive.server.errors import HttpError, bad_request
 from endive.server.http import SEPARATOR, Request, Response
 
@@ -22,6 +23,7 @@ class Call:
     catalog: KVCatalog
     request: Request
     path: Mapping[str, str]
+    guard: Guard
 
     @property
     def namespace(self) -> Identifier:
@@ -37,6 +39,12 @@ class Call:
     def commit_id(self) -> str | None:
         """The client's idempotency key; None without one."""
         return self.request.headers.get("idempotency-key") or None
+
+    @property
+    def creation_id(self) -> str | None:
+        """The id of a creation under the client's idempotency key, which no other caller has; None without a key."""
+        key = self.commit_id
+        return key and self.guard.principal.creation_id(key)
 
 
 Handler = Callable[[Call], Response]
@@ -60,6 +68,8 @@ class Route:
     handler: Handler
     changes: bool
     """Whether it may change something: then an error of unknown kind means an unknown outcome."""
+    needs: Callable[[Call], None]
+    """Refuses callers without the privileges that the operation needs: one of `endive.server.access.rules`."""
 
     @property
     def endpoint(self) -> str:

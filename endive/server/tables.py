@@ -1,15 +1,19 @@
 """Operations on tables, commits among them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import AssertTableUUID
 
+from endive.catalog.commit.change import TableChange
+from endive.catalog.model.grants import Place
 from endive.catalog.model.names import text_of
 from endive.catalog.operations.tables_in_store import LoadedTable
 from endive.errors import AlreadyInCatalogError, NotInCatalogError
@@ -27,7 +31,9 @@ MODES = ("all", "refs")
 
 def list_tables(call: Call) -> Response:
     """Return the tables of a namespace."""
-    found, following = Page.of(call.request).cut(call.catalog.list_tables(call.namespace))
+    found, following = Page.of(call.request).cut(
+        call.guard.visible("table", call.namespace, call.catalog.list_tables(call.namespace))
+    )
     return json_response({"identifiers": [name_json(one) for one in found], "next-page-token": following})
 
 
@@ -49,8 +55,9 @@ def create_table(call: Call) -> Response:
             {"metadata": metadata_json(metadata), "config": client_properties(call.catalog.properties)}
         )
     created = call.catalog.create_table(
-        name, structure.schema, asked.location, structure.spec, structure.order, properties, uuid_of(call.commit_id)
+        name, structure.schema, asked.location, structure.spec, structure.order, properties, uuid_of(call.creation_id)
     )
+    _own(call, created)
     return table_response(call, created)
 
 
@@ -132,9 +139,10 @@ def register_table(call: Call) -> Response:
     if asked.overwrite:
         raise not_acceptable("`overwrite` when a table is registered: drop it first")
     try:
-        return table_response(call, call.catalog.register_table(name, asked.metadata_location))
+        registered = call.catalog.register_table(name, asked.metadata_location)
     except FileNotFoundError as error:
         raise missing_file(asked.metadata_location) from error
+    return table_response(call, registered)
 
 
 def unregister_table(call: Call) -> Response:
@@ -153,10 +161,13 @@ def rename_table(call: Call) -> Response:
 
 def update_table(call: Call) -> Response:
     """Commit to a table."""
-    change = change_of(call.table, call.request.decoded(CommitTable))
+    change = pinned(call, change_of(call.table, call.request.decoded(CommitTable)))
     if not change.updates:
         return table_response(call, call.catalog.load_table(call.table))
+    is_new = change.creates and not call.catalog.table_exists(call.table)
     (loaded,) = call.catalog.commit_and_load([change], call.commit_id)
+    if is_new:
+        _own(call, loaded)
     return table_response(call, loaded)
 
 
@@ -166,14 +177,33 @@ def commit_transaction(call: Call) -> Response:
     if any(one.identifier is None for one in asked.table_changes):
         raise bad_request("Every change of a transaction needs the identifier of its table")
     changes = [
-        change_of((*one.identifier.namespace, one.identifier.name), one)
+        pinned(call, change_of((*one.identifier.namespace, one.identifier.name), one))
         for one in asked.table_changes
         if one.identifier is not None
     ]
     if len({one.identifier for one in changes}) != len(changes):
         raise bad_request("A transaction has every table only once")
-    call.catalog.commit_many(changes, call.commit_id)
+    new = {one.identifier for one in changes if one.creates and not call.catalog.table_exists(one.identifier)}
+    if not new:
+        call.catalog.commit_many(changes, call.commit_id)
+        return NO_CONTENT
+    for loaded in call.catalog.commit_and_load(changes, call.commit_id):
+        if loaded.identifier in new:
+            _own(call, loaded)
     return NO_CONTENT
+
+
+def pinned(call: Call, change: TableChange) -> TableChange:
+    """Return a change that fails if another table has the name of the one that the caller has a grant on."""
+    place = call.guard.pinned.get(change.identifier)
+    if place is None:
+        return change
+    return replace(change, requirements=(*change.requirements, AssertTableUUID(uuid=UUID(place.uuid))))
+
+
+def _own(call: Call, created: LoadedTable) -> None:
+    """Let the caller manage a table that it has created."""
+    call.guard.own(Place("table", uuid=str(created.uuid)), created.identifier[:-1])
 
 
 def report_metrics(call: Call) -> Response:

@@ -1,5 +1,6 @@
 """Operations on views."""
 
+from endive.catalog.model.grants import Place
 from endive.catalog.model.names import text_of
 from endive.catalog.operations.views import LoadedView
 from endive.errors import NotInCatalogError
@@ -12,14 +13,16 @@ from endive.server.routes import Call
 
 def list_views(call: Call) -> Response:
     """Return the views of a namespace."""
-    found, following = Page.of(call.request).cut(call.catalog.list_views(call.namespace))
+    found, following = Page.of(call.request).cut(
+        call.guard.visible("view", call.namespace, call.catalog.list_views(call.namespace))
+    )
     return json_response({"identifiers": [name_json(one) for one in found], "next-page-token": following})
 
 
 def create_view(call: Call) -> Response:
     """Create a view."""
     asked = call.request.decoded(CreateView)
-    uuid = uuid_of(call.commit_id)
+    uuid = uuid_of(call.creation_id)
     created = call.catalog.create_view(
         (*call.namespace, asked.name),
         asked.schema,
@@ -28,6 +31,7 @@ def create_view(call: Call) -> Response:
         asked.properties or {},
         str(uuid) if uuid is not None else None,
     )
+    call.guard.own(Place("view", uuid=str(created.metadata["view-uuid"])), created.identifier[:-1])
     return view_response(created)
 
 

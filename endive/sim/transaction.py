@@ -321,7 +321,7 @@ class Transaction(ABC):
     def _snapshots_missed(self, seen: CatalogSnapshot) -> int:
         """Return how many snapshots a retry pays for.
 
-        Iceberg's operations validate those of some kinds since the job's start, each time anew.
+        Iceberg's operations validate those of some kinds since the job's start, each time from the start.
         """
         if not self._operation.is_validated or self._operation.validates_all:
             base = self._start if self._options.cost_model.behind_since_start else seen

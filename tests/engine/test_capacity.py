@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,20 +16,24 @@ from endive.sim.config.configuration import Settings, parse_configuration
 from endive.sim.config.distributions import DistributionSection
 from endive.sim.engine.kernel import ROW
 from endive.sim.engine.run import summarise_compiled
+from endive.sim.results.axis import shrunk
 from endive.sim.results.capacity import (
+    EVERYWHERE,
+    NOWHERE,
     Capacity,
-    Evaluate,
     Search,
     SeedCapacity,
-    Target,
+    Trial,
     find_capacity,
     load_of,
+    load_scale,
     seed_capacity,
-    shrunk,
     with_load,
 )
-from endive.sim.results.capacity_results import no_answer, parse_vary, sentence
+from endive.sim.results.capacity_cases import parse_vary
+from endive.sim.results.capacity_wording import no_answer, sentence
 from endive.sim.results.summary import LatencyMetrics, Summary, Tally, Window, drift
+from endive.sim.results.targets import Target
 
 WINDOW = Window(0.0, 1_000_000.0)
 
@@ -52,31 +57,35 @@ def a_summary(success: float | None, p99_ms: float = 100.0) -> Summary:
     )
 
 
-def search(evaluate: Evaluate, target: Target, start: float = 1.0) -> SeedCapacity:
-    return find_capacity(evaluate, Search(start, window_s=1_000_000, tolerance=0.01), target)
+def search(simulate: Callable[[float], Summary], target: Target, start: float = 1.0) -> SeedCapacity:
+    def evaluate(load_per_s: float) -> Trial:
+        summary = simulate(load_per_s)
+        return Trial(summary, target.broken_by(summary))
+
+    return find_capacity(evaluate, Search(load_scale(window_s=1_000_000), start, tolerance=0.01))
 
 
 @pytest.mark.parametrize("start", [0.01, 1.0, 40.0])
 def test_bisection_finds_the_load_at_which_success_falls_below_the_target(start: float) -> None:
     found = search(lambda load: a_summary(1.0 if load <= 7.3 else 0.5), Target(0.95), start)
-    assert found.offered_per_s <= 7.3 < found.offered_per_s * 1.01
+    assert found.value <= 7.3 < found.value * 1.01
     assert found.limit == "success: retries run out"
 
 
 def test_the_latency_can_be_the_limit() -> None:
     found = search(lambda load: a_summary(1.0, 100 * load), Target(0.95, p99_ms=330))
-    assert found.offered_per_s == pytest.approx(3.3, rel=0.01)
+    assert found.value == pytest.approx(3.3, rel=0.01)
     assert found.limit == "p99 latency: most of it is per attempt I/O"
 
 
 def test_a_target_that_holds_nowhere_gives_no_load() -> None:
     found = search(lambda _: a_summary(0.9), Target(0.95))
-    assert found.offered_per_s == 0.0
+    assert found.value == NOWHERE
 
 
 def test_a_target_that_holds_everywhere_gives_no_limit() -> None:
     found = search(lambda _: a_summary(1.0), Target(0.95))
-    assert found.offered_per_s == math.inf
+    assert found.value == EVERYWHERE
 
 
 def test_a_run_in_which_nothing_finishes_holds_nothing() -> None:
@@ -133,10 +142,10 @@ def test_a_closed_loop_has_no_offered_load() -> None:
 def test_the_capacity_of_a_configuration_holds_and_a_little_more_does_not() -> None:
     target = Target(0.9)
     found = seed_capacity(settings("transaction.retry=2"), 1, target, 0.02)
-    assert 0.5 < found.offered_per_s < 50
+    assert 0.5 < found.value < 50
     assert target.broken_by(found.at_capacity) is None
     chosen = settings("transaction.retry=2")
-    more = with_load(chosen, 1.1 * found.offered_per_s / load_of(chosen))
+    more = with_load(chosen, 1.1 * found.value / load_of(chosen))
     assert target.broken_by(summarise_compiled(more, 1, chosen.window)[0]) is not None
 
 
@@ -187,14 +196,14 @@ def test_a_configuration_in_which_nothing_finishes_says_what_to_change(tmp_path:
 def test_another_seeds_answer_is_only_where_the_search_begins() -> None:
     target = Target(0.9)
     alone = seed_capacity(settings("transaction.retry=2"), 2, target, 0.01)
-    guided = seed_capacity(settings("transaction.retry=2"), 2, target, 0.01, near=replace(alone, offered_per_s=20.0))
-    assert guided.offered_per_s == pytest.approx(alone.offered_per_s, rel=0.15)
+    guided = seed_capacity(settings("transaction.retry=2"), 2, target, 0.01, near=replace(alone, value=20.0))
+    assert guided.value == pytest.approx(alone.value, rel=0.15)
 
 
 def test_seeds_that_disagree_are_said_to_disagree() -> None:
     holding = SeedCapacity(3.0, a_summary(0.96), "success: retries run out")
-    failing = SeedCapacity(0.0, a_summary(0.94), "success: retries run out")
-    always = SeedCapacity(math.inf, a_summary(1.0), "none found")
+    failing = SeedCapacity(NOWHERE, a_summary(0.94), "success: retries run out")
+    always = SeedCapacity(EVERYWHERE, a_summary(1.0), "none found")
     target = Target(0.95)
     assert "holds in 2 of 3 seeds" in no_answer(Capacity((holding, failing, always), target))
     assert "does not hold at any load" in no_answer(Capacity((failing, failing), target))

@@ -16,6 +16,7 @@ from endive.catalog.model.catalog_records import (
 )
 from endive.catalog.model.checkpoint_records import CheckpointRecord
 from endive.catalog.model.file_rows import decoded_file
+from endive.catalog.model.grants import GrantsRecord
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.model.view_records import ViewRecord
@@ -45,7 +46,7 @@ class RowsReport:
 def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     """Check every row by itself."""
     spaces: dict[str, Rows] = {}
-    for space in (keys.NAMESPACES, keys.TABLES, keys.VIEWS, keys.DROPPED, keys.CHECKPOINTS, keys.UUIDS, *BY_UUID):
+    for space in (*SPACES, *BY_UUID):
         spaces[space] = yield from tx.scan(space.encode())
     results = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
     catalog = yield from catalog_record(tx)
@@ -62,6 +63,11 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     findings += _read(results, CommitRecord.decoded, lambda _, key: key)[1]
     findings += _read(spaces[keys.IMPORTED], bytes.decode, lambda _, key: key)[1]
     findings += _read(spaces[keys.CLONED], bytes.decode, lambda _, key: key)[1]
+    findings += _read(
+        spaces[keys.GRANTS],
+        GrantsRecord.decoded,
+        lambda one, _: keys.grants_key(one.grantee.kind, one.grantee.name),
+    )[1]
     findings += _read(spaces[keys.CHECKPOINTS], CheckpointRecord.decoded, lambda one, _: keys.checkpoint_key(one.name))[
         1
     ]
@@ -86,6 +92,15 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     return RowsReport(names, findings + _shared_uuids(records), len(spaces[keys.SNAPSHOTS]), leftovers)
 
 
+SPACES = (
+    keys.NAMESPACES,
+    keys.TABLES,
+    keys.VIEWS,
+    keys.DROPPED,
+    keys.CHECKPOINTS,
+    keys.GRANTS,
+    keys.UUIDS,
+)
 BY_UUID = (keys.PARTS, keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.IMPORTED, keys.CLONED)
 
 

@@ -16,6 +16,7 @@
     __checkpoints/{name}                         a checkpoint of the whole catalog
     __cloned/{uuid}                              the location of the files that a cloned table owns
     __cloning                                    of a catalog that is being made as a clone
+    __grants/{user or group}/{name}              the privileges of a user or a group
 
 Snapshots and files are under the table's uuid, so that a rename writes one record. The levels of a namespace are joined
 by dots, and everything in a name but letters, digits, `_`, `-` and `~` is written as in URLs (`%2E` for a dot): keys
@@ -43,6 +44,7 @@ DROPPED = "__dropped/"
 CHECKPOINTS = "__checkpoints/"
 CLONED = "__cloned/"
 CLONING = b"__cloning"
+GRANTS = "__grants/"
 
 
 def escaped(text: str) -> str:
@@ -193,3 +195,8 @@ def checkpoint_key(name: str) -> bytes:
 def cloned_key(uuid: UUID) -> bytes:
     """Return the key of the location of the files that a cloned table owns."""
     return f"{CLONED}{uuid}".encode()
+
+
+def grants_key(kind: str, name: str) -> bytes:
+    """Return the key of the grants of a user or a group."""
+    return f"{GRANTS}{kind}/{escaped(name)}".encode()

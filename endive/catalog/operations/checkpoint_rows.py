@@ -1,6 +1,6 @@
 """Checkpoints of a catalog: transaction functions, and the rule that keeps the files of a checkpoint from deletion.
 
-**What is promised.** A file that a finished checkpoint needs is not deleted while the checkpoint's row exists.
+**Guarantees.** A file that a finished checkpoint needs is not deleted while the checkpoint's row exists.
 
 **What can race.** The store's checkpoint has the state of a moment before it is written: it lists the log, then writes
 the manifest that names the checkpoint. In between, snapshots can expire, and their files be deleted by a process that
@@ -9,7 +9,7 @@ finished row. And a process that deletes files first removes what refers to them
 checkpoints' rows and the table's in one transaction (`holding`):
 
 * a finished row: its files are kept;
-* an unfinished row: it is deleted, in that transaction, and its creator begins anew;
+* an unfinished row: it is deleted, in that transaction, and its creator begins again;
 * no row: a checkpoint that is begun later has a state without those files.
 
 The last step of creating checks that the unfinished row still exists. The same rule covers metadata files, dropped

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from endive.catalog.model.catalog_records import NamespaceRecord
+from endive.catalog.model.grants import Place
 from endive.catalog.model.keys import (
     namespace_from,
     namespace_key,
@@ -21,6 +22,7 @@ from endive.catalog.model.keys import (
 )
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
+from endive.catalog.operations.grant_rows import forget_place
 from endive.catalog.operations.retries import dropping, retrying
 from endive.errors import AlreadyInCatalogError, ConfigurationError, NamespaceNotEmptyError, NotInCatalogError
 from endive.protocol.requests import Steps
@@ -76,6 +78,7 @@ def drop_namespace(tx: StoreTransaction, namespace: Identifier) -> Steps[None]:
     if tables or views or inner:
         raise NamespaceNotEmptyError(text_of(namespace), len(tables), len(inner), len(views))
     tx.delete(namespace_key(namespace))
+    yield from forget_place(tx, Place("namespace", namespace))
 
 
 def namespaces_in(tx: StoreTransaction, namespace: Identifier) -> Steps[tuple[Identifier, ...]]:

@@ -10,8 +10,8 @@ that it never had, the time in milliseconds: a commit that was prepared before t
 created since** is dropped without deleting its files. **A renamed table** has its old name again, and namespaces are as
 they were.
 
-The transaction checks that the checkpoint still exists. So all files that the restored tables need are there: whoever
-deletes files sees the checkpoint, or the restored tables.
+The transaction checks that the checkpoint still exists. So all files that the restored tables need are there: any
+process that deletes files sees the checkpoint, or the restored tables.
 """
 
 from collections.abc import Mapping

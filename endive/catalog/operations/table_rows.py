@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import SnapshotLogEntry
 
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, decoded_history
+from endive.catalog.model.grants import Place
 from endive.catalog.model.keys import (
     TABLES,
     dropped_key,
@@ -30,6 +31,7 @@ from endive.catalog.model.keys import (
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.operations.dropped_tables import DroppedTable, require_cleared
+from endive.catalog.operations.grant_rows import forget_place
 from endive.catalog.operations.namespaces import require_namespace
 from endive.catalog.operations.stored_tables import put_record, read_record, read_records
 from endive.catalog.operations.uuid_index import put_uuid, require_unused_uuid
@@ -179,6 +181,7 @@ def drop_table(
     tx.put(dropped_key(record.uuid), DroppedTable(record, purge).encoded())
     tx.delete(table_key(identifier))
     tx.delete(uuid_key(record.uuid))
+    yield from forget_place(tx, Place("table", uuid=str(record.uuid)))
     return record
 
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from pydantic_core import from_json, to_json
 
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.model.grants import Place
 from endive.catalog.model.keys import table_key, view_from, view_key, views_in
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.model.view_metadata import check_view_requirements, updated_view
 from endive.catalog.model.view_records import COMMITS_STORED, Json, ViewRecord
+from endive.catalog.operations.grant_rows import forget_place, names_by_uuid
 from endive.catalog.operations.namespaces import require_namespace
 from endive.catalog.operations.retries import dropping, retrying
 from endive.catalog.operations.table_rows import rename_taken
@@ -61,6 +63,7 @@ def put_view(tx: StoreTransaction, new: ViewRecord, base_version: int | None, is
             raise AlreadyInCatalogError("View", text_of(new.identifier))
         if (yield from tx.get(table_key(new.identifier))) is not None:
             raise AlreadyInCatalogError("Table with same name", text_of(new.identifier))
+        yield from _require_unused_uuid(tx, new.uuid)
     elif there is None or there.uuid != new.uuid:
         raise NotInCatalogError("View", text_of(new.identifier))
     elif there.version != base_version:
@@ -71,8 +74,16 @@ def put_view(tx: StoreTransaction, new: ViewRecord, base_version: int | None, is
 
 def drop_view(tx: StoreTransaction, identifier: Identifier) -> Steps[None]:
     """Remove a view."""
-    yield from require_view(tx, identifier)
+    record = yield from require_view(tx, identifier)
     tx.delete(view_key(identifier))
+    yield from forget_place(tx, Place("view", uuid=record.uuid))
+
+
+def _require_unused_uuid(tx: StoreTransaction, uuid: str) -> Steps[None]:
+    """Raise if a view has this uuid: both would share their grants."""
+    found = yield from names_by_uuid(tx, "view", frozenset((uuid,)))
+    for name in found.values():
+        raise AlreadyInCatalogError("View", f"{text_of(name)}, with the same uuid {uuid}")
 
 
 def rename_view(tx: StoreTransaction, source: Identifier, target: Identifier, uuid: str | None) -> Steps[str]:

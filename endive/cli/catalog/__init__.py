@@ -2,7 +2,7 @@
 
 In reading order: `arguments` (shared by all commands), `columns` and `times` (parsers), `rendering`, then the
 commands: `namespaces`, `table_commands`, `changing`, `past`, `data_files`, `checking`, `maintaining`,
-`through_time`.
+`through_time`, `granting`.
 """
 
 import typer
@@ -11,6 +11,7 @@ from endive.cli.catalog import (
     changing,
     checking,
     data_files,
+    granting,
     maintaining,
     namespaces,
     past,
@@ -40,6 +41,9 @@ app.command("checkpoint")(through_time.checkpoint)
 app.command("open")(through_time.open_catalog)
 app.command("restore")(through_time.restore)
 app.command("clone")(through_time.clone)
+app.command("grant")(granting.grant)
+app.command("revoke")(granting.revoke)
+app.command("grants")(granting.grants)
 app.command("maintain")(maintaining.maintain)
 app.command("import")(data_files.import_table)
 app.command("export")(data_files.export)

@@ -5,7 +5,7 @@ requests as any other batch. A writer that has just created the newest entry doe
 pending with its own calls. All others announce an intention. One writer at work is enough, so they wait for its entry,
 and carry out everything themselves when none appears for a while: the longer, the more of them were there before.
 
-**What is promised.** Nothing more than by `endive.kv.log.helping`. Who waits for how long is a guess that saves
+**Guarantees.** Nothing more than by `endive.kv.log.helping`. How long a process waits is a guess that saves
 requests; a wrong guess costs a lost race. After the intention was announced, every error is `OutcomeUnknownError`: any
 writer may carry it out.
 """

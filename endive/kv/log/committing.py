@@ -7,7 +7,7 @@ the others and computes its own again.
 others create its entry, compact it and delete it: its create succeeds, in a part of the log that is not read any
 more. Such an object is *stale*. Other writers that are as far behind may read it.
 
-**What is promised.** A commit is acknowledged if and only if its entry is part of the log. Let M(N) be the first
+**Guarantees.** A commit is acknowledged if and only if its entry is part of the log. Let M(N) be the first
 manifest whose last compacted entry is N or later. M(N) exists before N is deleted (`endive.kv.log.state`).
 
 *Shared writers.* A writer wins entry N, and then looks for a newer manifest. If none has compacted N, then N was not
@@ -28,7 +28,7 @@ the next create.
 sends it before the reply. If a fence takes the place of the first, the second is void (`endive.kv.log.wal`). It
 acknowledges in the order of the entries, and if one fails, all behind it fail (`endive.kv.pipeline`).
 
-**What is left out.** Fairness: a shared writer that has just won knows the end of the log without reading, and is
+**Limits.** Fairness: a shared writer that has just won knows the end of the log without reading, and is
 likely to win again. `endive.kv.turns` lets it wait for others now and then. Calls of procedures need not wait for their
 turn: the winner carries them out (`endive.kv.log.helping`, `endive.kv.log.combining`).
 """

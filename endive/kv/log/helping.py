@@ -1,4 +1,4 @@
-"""Helping: whoever creates the next WAL entry carries out all intentions that it sees.
+"""Helping: the process that creates the next WAL entry carries out all intentions that it sees.
 
 A writer puts its calls into an intention (`endive.kv.log.intentions`), an object under a name of its own. Every writer
 that commits carries out the pending intentions of the others with its own: their effects and results are rows of the
@@ -13,14 +13,14 @@ them finds no result. An owner crashes, stalls, or does not get its reply: the i
 carry it out, and the owner finds the result under its name when it is back. A delayed put brings an object back after
 it was deleted, or a helper that stalled still holds it: the result's row shows that it was decided.
 
-**What is promised.** An intention takes effect at most once, and its owner is told what the entry says.
+**Guarantees.** An intention takes effect at most once, and its owner is told what the entry says.
 *Proof.* In the history of the store's rows, an intention x made at position p takes effect only in a state without its
 result and with a horizon h <= p, and its result is put in the same entry. Only `forget_outcomes` removes the result, in
 an entry that sets the horizon above p; the horizon never falls. So x does not take effect again. No clock is involved.
 An owner that finds no result, and a horizon above p, cannot know: `IntentionExpiredError` says so.
 
 **When an intention is deleted.** Only when it is decided or has expired in a durable state: from then on nobody can
-carry it out, whoever still holds it. Until then it is in the listing, so that whatever it names can be kept.
+carry it out, whichever process still holds it. Until then it is in the listing, so that whatever it names can be kept.
 
 **Set aside.** An intention that cannot be decoded gets a result that says so. So does a call that fails by a defect: it
 writes nothing, and the others are carried out. An intention with a procedure that this process does not have is left

@@ -3,7 +3,7 @@
 **What can race.** Two writers open at the same time; an older writer is still writing; a compactor and a garbage
 collector move the beginning of the WAL meanwhile.
 
-**What is promised.** When `open_writer` returns, no WAL entry of an older epoch appears at `next_entry` or behind it,
+**Guarantees.** When `open_writer` returns, no WAL entry of an older epoch appears at `next_entry` or behind it,
 and every write that any older writer acknowledged is in the levels or in the entries before `next_entry`.
 
 The order of the steps carries the promise:

@@ -9,11 +9,11 @@ after a lease. While there is such a checkpoint that has not expired, other proc
 process crashes while it holds the claim: the lease expires, and the next process claims. A process that is only slow,
 or whose clock is wrong, goes on after its lease: it has an older compactor epoch then, and cannot publish.
 
-**What is promised.** Only the owner of the newest compactor epoch publishes, whatever the clocks say; a claim only
+**Guarantees.** Only the owner of the newest compactor epoch publishes, whatever the clocks say; a claim only
 saves work. The checkpoint keeps the files that a compaction reads for as long as the lease. An expiry further away than
 any lease, from a clock that is far ahead, counts for nothing.
 
-**What is left out.** A merge of more than `merge_bytes_max` is left to a process that lives longer, or to an operator's
+**Limits.** A merge of more than `merge_bytes_max` is left to a process that lives longer, or to an operator's
 `endive kv compact`: a process that wants to end should not have to merge gigabytes first.
 """
 

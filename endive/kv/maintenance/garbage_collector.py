@@ -1,6 +1,6 @@
 """The garbage collector deletes objects that no reader or writer needs. Any number may run at the same time.
 
-**What is needed.** A manifest is *active* if it is the newest one, or if a checkpoint in the newest one names it.
+**Active files.** A manifest is *active* if it is the newest one, or if a checkpoint in the newest one names it.
 Here it also is for a while after it was superseded, so that a scan without a checkpoint can finish. Needed are the
 active manifests, the SSTs they name, and of the WAL: for the newest manifest all entries from the last compacted one
 on, for others the entries between the last compacted and the last seen one.

@@ -1,6 +1,6 @@
 """A cache of decoded indexes and blocks with a limit on memory.
 
-What goes first is what has not been used since it was last passed over ("second chance"). A hit takes no lock: it looks
+Entries that were not used since the last pass over them leave first ("second chance"). A hit takes no lock: it looks
 into a dictionary and marks what it found.
 """
 

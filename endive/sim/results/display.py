@@ -54,6 +54,11 @@ class Displayed(ABC):
     def title(self) -> str:
         """One line that says which results these are."""
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """Lines below the tables that explain their marks."""
+        return ()
+
     @abstractmethod
     def grids(self) -> Sequence[Grid]:
         """Return the tables that the command line prints."""
@@ -77,11 +82,13 @@ class Displayed(ABC):
         return frame
 
     def __repr__(self) -> str:
-        return "\n\n".join([self.title, *(grid.text() for grid in self.grids())])
+        tables = [grid.text() for grid in self.grids()]
+        return "\n\n".join([self.title, *tables, *(["\n".join(self.notes)] if self.notes else [])])
 
     def _repr_html_(self) -> str:
         """Return the results as HTML; notebooks call this."""
-        return "".join([f"<p><b>{escape(self.title)}</b></p>", *(grid.html() for grid in self.grids())])
+        notes = [f"<p>{escape(note)}</p>" for note in self.notes]
+        return "".join([f"<p><b>{escape(self.title)}</b></p>", *(grid.html() for grid in self.grids()), *notes])
 
 
 def bars(table: pa.Table, x: str, y: str, title: str, color: str | None = None) -> "alt.LayerChart":

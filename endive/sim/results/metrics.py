@@ -111,6 +111,6 @@ def _rounded(value: float) -> str:
     return f"{float(f'{value:.2g}'):,.0f}" if value >= 10 else f"{value:.2g}"
 
 
-def as_document(estimate: Estimate) -> dict[str, float | None]:
-    """Return a mean and its 95 % interval, for JSON."""
-    return {"mean": estimate.mean, "half_width_95": estimate.half_width}
+def as_document(estimate: Estimate, trust: str | None = None) -> dict[str, float | str | None]:
+    """Return a mean and its 95 % interval, for JSON; with the trust in what it rests on, if that is known."""
+    return {"mean": estimate.mean, "half_width_95": estimate.half_width} | ({"trust": trust} if trust else {})

@@ -195,6 +195,10 @@ class Tally:
         """Those of them that committed."""
         return sum(part.size for part in self._latencies)
 
+    def of_class(self, name: str) -> "Tally":
+        """Return the transactions of one class; all of them if there is no such class."""
+        return self._classes.get(name, self)
+
     def check(self, seq: int) -> None:
         """Check that commits equal the catalog's `seq`, once every transaction has been added."""
         unfinished = self._counts["transactions"] - self._counts["finished"]

@@ -35,7 +35,7 @@ def test_a_real_conflict_names_both_sides(catalog: EndiveCatalog, table: Table) 
 def test_a_lost_race_is_seen_inside_the_transaction_too(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
-    catalog.kv.update_properties(NAME, {ATTEMPTS: "1"})  # it need not be worked out anew to be seen
+    catalog.kv.update_properties(NAME, {ATTEMPTS: "1"})  # it need not be computed again to be seen
     late = catalog.load_table(NAME)
 
     def meanwhile() -> None:

@@ -1,4 +1,4 @@
-"""Bearer tokens: who a caller is.
+"""Bearer tokens of a file.
 
 Only hashes of tokens are kept, and they are compared in constant time. Tokens are drawn here, with 256 random bits, so
 a plain SHA-256 is enough: there is nothing to guess.
@@ -11,26 +11,15 @@ import re
 import secrets
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from endive.errors import ConfigurationError
+from endive.server.access.principals import OWNER, Principal
 from endive.server.errors import HttpError
 
 SCHEME = "bearer "
 PREFIX = "sha256:"
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class Principal:
-    """A caller."""
-
-    name: str
-
-
-ANYBODY = Principal("anybody")
-"""The caller of a server without authentication."""
 
 
 def hashed(token: str) -> str:
@@ -51,13 +40,16 @@ class Tokens:
         self._principals = dict(principals)
 
     @classmethod
-    def one(cls, token: str, name: str = "owner") -> "Tokens":
-        """Return the tokens of a server with one caller."""
-        return cls({hashed(token): Principal(name)})
+    def one(cls, token: str) -> "Tokens":
+        """Return the tokens of a server with one caller, who may do everything."""
+        return cls({hashed(token): OWNER})
 
     @classmethod
     def load(cls, path: Path) -> "Tokens":
-        """Return the tokens in a TOML file: a table `tokens` of names and hashes, `ada = "sha256:…"`."""
+        """Return the tokens in a TOML file: a table `tokens` of names and hashes, `ada = "sha256:…"`.
+
+        A table `groups` may have lists of names: `analysts = ["ada"]`.
+        """
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -70,10 +62,19 @@ class Tokens:
             for name, value in found.items()
             if not (isinstance(value, str) and HASH.fullmatch(value))
         ]
-        unknown = [f"{name}: no such table or key" for name in content if name != "tokens"]
-        if wrong or unknown:
-            raise ConfigurationError(str(path), wrong + unknown)
-        return cls({value.removeprefix(PREFIX): Principal(name) for name, value in found.items()})
+        groups = content.get("groups", {})
+        wrong += _wrong_groups(groups, found)
+        wrong += [f"{name}: no such table or key" for name in content if name not in {"tokens", "groups"}]
+        twice = {value for value in found.values() if list(found.values()).count(value) > 1}
+        wrong += [f"{name}: another name has the same hash" for name, value in found.items() if value in twice]
+        if wrong:
+            raise ConfigurationError(str(path), wrong)
+        return cls(
+            {
+                value.removeprefix(PREFIX): Principal(name, tuple(one for one in groups if name in groups[one]))
+                for name, value in found.items()
+            }
+        )
 
     def principal(self, headers: Mapping[str, str]) -> Principal:
         """Return the caller of a request; 401 without a known token."""
@@ -88,6 +89,20 @@ class Tokens:
         if found is None:
             raise _refused("The bearer token is not known")
         return found
+
+
+def _wrong_groups(groups: object, names: Mapping[str, object]) -> list[str]:
+    if not isinstance(groups, dict):
+        return ['groups: not a table with lines such as `analysts = ["ada"]`']
+    problems = [
+        f"groups.{group}: not a list of names" for group, members in groups.items() if not isinstance(members, list)
+    ]
+    return problems or [
+        f"groups.{group}: {member!r} has no line in [tokens]"
+        for group, members in groups.items()
+        for member in members
+        if member not in names
+    ]
 
 
 def _refused(message: str) -> HttpError:

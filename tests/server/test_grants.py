@@ -1,0 +1,267 @@
+"""Grants: lists, renames, transactions, ownership, refresh, groups, and the commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from endive.catalog import KVCatalog
+from endive.catalog.model.grants import Grantee, Privilege
+from endive.catalog.model.transaction import StoreTransaction
+from endive.cli.app import app
+from endive.errors import ConfigurationError, NotInCatalogError
+from endive.protocol.requests import Steps
+from endive.server.access import Principal, Tokens, hashed
+from endive.server.application import Application
+from tests.server.calls import KEY, SCHEMA, VERSION, answer, create_table, send, set_property
+
+READ, WRITE, CREATE, MANAGE = Privilege
+ADA, BOB = Grantee("user", "ada"), Grantee("user", "bob")
+
+
+@pytest.fixture
+def guarded(catalog: KVCatalog, application: Application) -> Application:
+    """A server with the callers `ada` and `bob`, who have no grants, and the tables `db.events` and `db.other`."""
+    create_table(application)
+    create_table(application, "other")
+    tokens = {hashed(name): Principal(name, ("analysts",) if name == "ada" else ()) for name in ("ada", "bob")}
+    return Application({"lake": catalog}, Tokens(tokens))
+
+
+def ask(application: Application, who: str, method: str, path: str, body: object = None, **headers: str) -> int:
+    return answer(application, method, path, body, authorization=f"Bearer {who}", **headers)[0]
+
+
+def listed(application: Application, who: str, path: str) -> list[object]:
+    found = answer(application, "GET", path, authorization=f"Bearer {who}")[1]
+    return [one["name"] for one in found["identifiers"]] if "identifiers" in found else found["namespaces"]
+
+
+def test_lists_show_only_what_the_caller_may_see(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.create_namespace(("db", "inner", "deep"))
+    catalog.create_namespace("hidden")
+    catalog.create_view("db.recent", SCHEMA, VERSION)
+    catalog.grants.grant(ADA, [READ], catalog.grants.place(table="db.events"))
+    catalog.grants.grant(BOB, [CREATE], catalog.grants.place(("db", "inner", "deep")))
+
+    assert listed(guarded, "ada", "namespaces") == [["db"]]
+    assert listed(guarded, "ada", "namespaces/db/tables") == ["events"]
+    assert listed(guarded, "ada", "namespaces/db/views") == []
+    assert listed(guarded, "ada", "namespaces?parent=db") == []
+    assert listed(guarded, "bob", "namespaces?parent=db") == [["db", "inner"]]
+    assert listed(guarded, "bob", "namespaces/db/tables") == []
+    assert ask(guarded, "bob", "GET", "namespaces?parent=hidden") == 403
+    catalog.grants.grant(ADA, [READ], catalog.grants.place(view="db.recent"))
+    assert listed(guarded, "ada", "namespaces/db/views") == ["recent"]
+
+
+def test_pages_are_cut_after_the_filter(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.grants.grant(ADA, [READ], catalog.grants.place(table="db.other"))
+
+    _, page = answer(guarded, "GET", "namespaces/db/tables?pageSize=1&pageToken=", authorization="Bearer ada")
+    assert [one["name"] for one in page["identifiers"]] == ["other"]
+    assert page["next-page-token"] is None
+
+
+def test_grants_follow_a_table_and_its_current_namespace(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.create_namespace("archive")
+    catalog.grants.grant(ADA, [READ], catalog.grants.place("db"))
+    catalog.grants.grant(BOB, [WRITE], catalog.grants.place(table="db.events"))
+    catalog.rename_table("db.events", "archive.events")
+
+    assert ask(guarded, "ada", "GET", "namespaces/archive/tables/events") == 403
+    assert ask(guarded, "bob", "GET", "namespaces/archive/tables/events") == 200
+    create = {"name": "events", "schema": SCHEMA}
+    answer(Application({"lake": catalog}), "POST", "namespaces/db/tables", create)
+    assert ask(guarded, "ada", "GET", "namespaces/db/tables/events") == 200
+    assert ask(guarded, "bob", "GET", "namespaces/db/tables/events") == 403  # another table under the old name
+
+
+def test_dropped_things_leave_no_grants(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.create_namespace("short")
+    catalog.create_view("db.recent", SCHEMA, VERSION)
+    for place in (catalog.grants.place("short"), catalog.grants.place(table="db.events")):
+        catalog.grants.grant(ADA, [MANAGE], place)
+    catalog.grants.grant(BOB, [MANAGE], catalog.grants.place(view="db.recent"))
+    catalog.drop_namespace("short")
+    catalog.drop_table("db.events")
+    catalog.drop_view("db.recent")
+
+    assert catalog.grants.list() == []
+    catalog.create_namespace("short")
+    assert ask(guarded, "ada", "GET", "namespaces/short") == 403
+
+
+def test_every_table_of_a_transaction_is_checked(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.grants.grant(ADA, [WRITE], catalog.grants.place(table="db.events"))
+    changes = [
+        {"identifier": {"namespace": ["db"], "name": name}, "updates": [set_property("a", "1")]}
+        for name in ("events", "other")
+    ]
+
+    assert ask(guarded, "ada", "POST", "transactions/commit", {"table-changes": changes}) == 403
+    assert "a" not in catalog.load_table("db.events").metadata.properties
+    assert ask(guarded, "ada", "POST", "transactions/commit", {"table-changes": changes[:1]}) == 204
+    catalog.grants.grant(ADA, [WRITE], catalog.grants.place(table="db.other"))
+    assert ask(guarded, "ada", "POST", "transactions/commit", {"table-changes": changes}) == 204
+
+
+def test_a_commit_that_creates_needs_create_in_each_namespace(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.grants.grant(ADA, [WRITE], catalog.grants.place("db"))
+    staged = {"requirements": [{"type": "assert-create"}], "updates": [set_property("a", "1")]}
+    change = {"identifier": {"namespace": ["db"], "name": "new"}, **staged}
+
+    assert ask(guarded, "ada", "POST", "namespaces/db/tables/new", staged) == 403
+    assert ask(guarded, "ada", "POST", "transactions/commit", {"table-changes": [change]}) == 403
+
+
+def test_a_creator_manages_what_it_has_created(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.grants.grant(ADA, [CREATE], catalog.grants.place("db"))
+    create = {"name": "own", "schema": SCHEMA}
+
+    assert ask(guarded, "ada", "POST", "namespaces/db/tables", create) == 200
+    assert ask(guarded, "ada", "POST", "namespaces/db/tables/own", {"updates": [set_property("a", "1")]}) == 200
+    assert ask(guarded, "ada", "GET", "namespaces/db/tables/events") == 403
+    assert ask(guarded, "ada", "POST", "namespaces", {"namespace": ["db", "mine"]}) == 200
+    assert ask(guarded, "ada", "DELETE", "namespaces/db%1Fmine") == 204
+    view = {"name": "v", "schema": SCHEMA, "view-version": VERSION}
+    assert ask(guarded, "ada", "POST", "namespaces/db/views", view) == 200
+    assert ask(guarded, "ada", "DELETE", "namespaces/db/views/v") == 204
+    assert ask(guarded, "ada", "DELETE", "namespaces/db/tables/own?purgeRequested=true") == 204
+    assert ask(guarded, "bob", "POST", "namespaces/db/tables", create) == 403
+
+
+def test_an_idempotency_key_gives_no_access_to_another_table(guarded: Application, catalog: KVCatalog) -> None:
+    """With another table's uuid as its key, a create must not be answered as the retry of that table's creation."""
+    catalog.grants.grant(ADA, [CREATE], catalog.grants.place("db"))
+    uuid = str(catalog.load_table("db.events").uuid)
+    create = {"name": "events", "schema": SCHEMA}
+
+    assert ask(guarded, "ada", "POST", "namespaces/db/tables", create, idempotency_key=uuid) == 409
+    assert ask(guarded, "ada", "GET", "namespaces/db/tables/events") == 403
+    own = {"name": "own", "schema": SCHEMA}
+    assert ask(guarded, "ada", "POST", "namespaces/db/tables", own, idempotency_key=KEY) == 200
+    assert ask(guarded, "ada", "POST", "namespaces/db/tables", own, idempotency_key=KEY) == 200
+
+
+def test_a_create_with_the_uuid_of_another_table_gives_no_access(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.grants.grant(ADA, [CREATE], catalog.grants.place("db"))
+    loaded = catalog.load_table("db.events")
+    staged = answer(
+        guarded,
+        "POST",
+        "namespaces/db/tables",
+        {"name": "x", "schema": SCHEMA, "stage-create": True},
+        authorization="Bearer ada",
+    )[1]["metadata"]
+    updates = [
+        {"action": "assign-uuid", "uuid": str(loaded.uuid)},
+        {"action": "add-schema", "schema": staged["schemas"][0]},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": staged["partition-specs"][0]},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": staged["sort-orders"][0]},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": staged["location"]},
+    ]
+    commit = {"requirements": [{"type": "assert-create"}], "updates": updates}
+
+    assert ask(guarded, "ada", "POST", "namespaces/db/tables/x", commit) in (400, 403, 409)
+    assert ask(guarded, "ada", "GET", "namespaces/db/tables/events") == 403
+
+
+def test_views_cannot_share_a_uuid(catalog: KVCatalog, application: Application) -> None:
+    body = {"schema": SCHEMA, "view-version": VERSION}
+    assert answer(application, "POST", "namespaces/db/views", {"name": "a", **body}, idempotency_key=KEY)[0] == 200
+    assert answer(application, "POST", "namespaces/db/views", {"name": "b", **body}, idempotency_key=KEY)[0] == 409
+
+
+def test_groups_have_grants(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.grants.grant(Grantee.parsed("group:analysts"), [READ])
+    catalog.grants.grant(Grantee.parsed("analysts"), [MANAGE])  # a user of that name
+
+    assert ask(guarded, "ada", "GET", "namespaces/db/tables/events") == 200
+    assert ask(guarded, "ada", "DELETE", "namespaces/db/tables/events") == 403
+    assert ask(guarded, "bob", "GET", "namespaces/db/tables/events") == 403
+
+
+def test_a_revoked_privilege_ends_when_grants_are_refreshed(catalog: KVCatalog, guarded: Application) -> None:
+    other = KVCatalog.open(catalog.url)
+    catalog.grants.grant(ADA, [READ])
+    strict = Application({"lake": catalog}, guarded._tokens, refresh_s=0.0)
+    assert ask(strict, "ada", "GET", "namespaces/db/tables/events") == 200
+
+    assert other.grants.revoke(ADA, [READ]) == [READ]
+    assert other.grants.revoke(ADA, [READ]) == []
+    assert ask(strict, "ada", "GET", "namespaces/db/tables/events") == 403
+    other.close()
+
+
+def test_metrics_name_tables_only_to_readers_of_the_warehouse(guarded: Application, catalog: KVCatalog) -> None:
+    from endive.server.http import Request
+
+    guarded.metrics.conflict("db.events")
+
+    def text() -> str:
+        return guarded.answer(Request("GET", "/metrics", headers={"authorization": "Bearer ada"})).body.decode()
+
+    assert "endive_requests_total" in text()
+    assert "db.events" not in text()
+    catalog.grants.grant(ADA, [READ])
+    assert "db.events" in text()
+
+
+def test_a_namespace_shows_its_properties_to_readers_only(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.update_namespace_properties("db", updates={"owner": "x"})
+    catalog.grants.grant(ADA, [READ], catalog.grants.place(table="db.events"))
+    path = "namespaces/db"
+
+    assert answer(guarded, "GET", path, authorization="Bearer ada")[1]["properties"] == {}
+    catalog.grants.grant(ADA, [READ], catalog.grants.place("db"))
+    assert answer(guarded, "GET", path, authorization="Bearer ada")[1]["properties"] == {"owner": "x"}
+    assert send(guarded, "HEAD", path, headers={"authorization": "Bearer bob"}).status == 403
+
+
+def test_the_check_reads_grants(catalog: KVCatalog) -> None:
+    catalog.grants.grant(ADA, [READ])
+    assert catalog.check() == []
+    catalog.store.transact(_damage)
+    assert any("__grants/user/ada" in one for one in catalog.check())
+
+
+def _damage(tx: StoreTransaction) -> Steps[None]:
+    yield from tx.get(b"__grants/user/ada")
+    tx.put(b"__grants/user/ada", b"{}")
+
+
+def test_places_must_exist(catalog: KVCatalog) -> None:
+    for place in ({"namespace": "no"}, {"table": "no.table"}, {"view": "no.view"}):
+        with pytest.raises(NotInCatalogError):
+            catalog.grants.place(**place)
+    with pytest.raises(ConfigurationError, match="empty"):
+        Grantee.parsed("group:")
+
+
+def test_the_commands_grant_list_and_revoke(tmp_path: Path) -> None:
+    url = str(tmp_path / "lake")
+    with KVCatalog.create(url) as catalog:
+        catalog.create_namespace("db")
+
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["catalog", *arguments])
+        assert result.exception is None, result.exception
+        return result.output
+
+    assert "granted create, read" in run("grant", url, "ada", "read", "create", "--namespace", "db")
+    assert "already" in run("grant", url, "ada", "read", "--namespace", "db")
+    run("grant", url, "group:ops", "manage")
+    assert json.loads(run("grants", url, "--json")) == [
+        {"grantee": "group:ops", "privileges": ["manage"], "on": "warehouse", "name": ""},
+        {"grantee": "ada", "privileges": ["create", "read"], "on": "namespace", "name": "db"},
+    ]
+    assert "ada" not in run("grants", url, "group:ops")
+    assert "revoked create" in run("revoke", url, "ada", "create", "--namespace", "db")
+    assert "nothing of that" in run("revoke", url, "ada", "create", "--namespace", "db")
+    both = CliRunner().invoke(app, ["catalog", "grant", url, "ada", "read", "--namespace", "db", "--table", "db.t"])
+    assert "only one of" in str(both.exception)
