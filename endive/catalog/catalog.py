@@ -26,8 +26,9 @@ from pyiceberg.table.update import (
 from endive.catalog.checkpoints import Checkpoints
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.committer import CommittedTable, TableCommitter
+from endive.catalog.commit.known_tables import KnownTables
 from endive.catalog.commit.metadata_files import MetadataFiles
-from endive.catalog.commit.prepared import NO_VERSION
+from endive.catalog.commit.prepared import NO_VERSION, ChangedRows
 from endive.catalog.commit.publisher import Publisher
 from endive.catalog.connection import MEMORY, open_at, open_store, place_of, release_store, require_catalog, url_of
 from endive.catalog.maintenance import check as checks
@@ -93,6 +94,7 @@ class KVCatalog(CatalogThroughTime, Closing):
         self._new_id = new_id
         self._namespaces = Namespaces(store, new_id)
         self._committer = TableCommitter(store, self.files, clock, new_id)
+        self._known = KnownTables()
         self._views = Views(store, self.files, self.tables.location_for, clock, new_id)
         self.grants = Grants(store)
         """What users and groups may do through a server."""
@@ -375,17 +377,26 @@ class KVCatalog(CatalogThroughTime, Closing):
         return [
             LoadedTable(change.identifier, one.version, one.metadata, one.metadata_location)
             if one.metadata is not None
-            else self._load_committed(change.identifier)
+            else self._load_committed(change.identifier, one.rows)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
             if one.record.version != NO_VERSION
         ]
 
-    def _load_committed(self, name: Identifier) -> LoadedTable:
-        """Load a table after a commit. An error must not look like a failed commit: its files would be deleted."""
+    def _load_committed(self, name: Identifier, rows: ChangedRows | None) -> LoadedTable:
+        """Return a table after a commit: what was known of it before with the commit's rows, or loaded.
+
+        An error must not look like a failed commit: its files would be deleted.
+        """
+        metadata = self._known.after(rows) if rows is not None else None
+        if rows is not None and metadata is not None:
+            own = metadata.model_copy(update={"properties": dict(metadata.properties)})  # the caller may change it
+            return LoadedTable(name, rows.record.version, own, rows.record.metadata_location)
         try:
-            return self.tables.load_cached(name)
+            loaded = self.tables.load_cached(name)
         except EndiveError as error:
             raise OutcomeUnknownError(f"{text_of(name)}, committed but not to be loaded") from error
+        self._known.keep(loaded.version, loaded.metadata)
+        return loaded
 
     def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[CommittedTable]:
         """Check changes, commit them, and leave the rest to maintenance and to the publisher of metadata files."""

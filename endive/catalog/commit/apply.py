@@ -48,12 +48,15 @@ def apply_commit(
     commit_id: str,
     now_ms: int,
     writes_file_first: WritesFileFirst,
+    applied: list[ChangedRows] | None = None,
 ) -> Steps[Results | Stale]:
-    """Commit changes of several tables, all or none.
+    """Commit changes of several tables, all or none. `applied` gets the rows of the changes if they are committed now.
 
     Nothing is put before all changes are known to fit: rows that a transaction function has put are committed also if
     it returns `Stale`.
     """
+    applied = [] if applied is None else applied
+    applied.clear()  # of a run on an older state
     records: list[TableRecord | None] = []
     stored = yield from stored_results(tx, [one.change.identifier for one in commits], commit_id, records)
     if stored is not None:
@@ -79,6 +82,7 @@ def apply_commit(
         result = yield from _install(tx, rows, commit_id, together)
         yield from _put_table(tx, rows)
         results.append(result)
+    applied += fitting
     return tuple(results)
 
 

@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from endive.catalog.model.encoding import DecodeCache, SchemaJson, decodes
 from endive.catalog.model.names import Identifier
-from endive.catalog.model.table_parts import digests_in, put_back, take_parts
+from endive.catalog.model.table_parts import digests_in, own_bytes, put_back, take_parts
 
 FORMAT_VERSION = 2
 """Newest version of the records' format that is known here; an older Endive refuses a catalog of a newer one.
@@ -162,7 +162,8 @@ class TableRecord:
         """Return the JSON of the record without its large parts, and the parts by their digests."""
         fields = self._fields()
         parts = take_parts(fields, self.metadata.schemas, self.stored_parts)
-        return decoded_table.add(to_json(fields), replace(self, stored_parts=frozenset(parts))), parts
+        record = replace(self, stored_parts=frozenset(parts))
+        return decoded_table.add(to_json(fields), record, own_bytes(parts)), parts
 
     def _fields(self) -> dict[str, Any]:
         iceberg = BaseModel.model_dump(  # as PyIceberg's, but faster

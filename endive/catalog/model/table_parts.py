@@ -91,6 +91,7 @@ def take_parts(fields: Json, schemas: Iterable[Schema], stored: frozenset[str]) 
         body = to_json(home[name]) if home.get(name) else b""
         digest = digest_of(body) if stored or len(body) > INLINE_BYTES_MAX else ""
         if len(body) > INLINE_BYTES_MAX or digest in stored:
+            parts_held.add(digest, body, len(body))
             parts[digest], places[name], home[name] = body, digest, None
     if places:
         fields[PARTS] = places
@@ -107,6 +108,12 @@ def digests_in(fields: Json) -> frozenset[str]:
     places: Mapping[str, Any] = fields.get(PARTS, {})
     single = [digest for name, digest in places.items() if name != SCHEMAS]
     return frozenset([*places.get(SCHEMAS, ()), *single])
+
+
+def own_bytes(digests: Iterable[str]) -> int:
+    """Return the size of those parts that a record has for itself: schemas are shared by its versions."""
+    held = (parts_held.get(digest) for digest in digests)
+    return sum(len(part) for part in held if isinstance(part, bytes))
 
 
 def put_back(fields: Json, rows: Mapping[str, bytes]) -> None:

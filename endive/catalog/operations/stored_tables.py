@@ -6,13 +6,14 @@ And the version of the catalog's format, which the first record with parts raise
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from pydantic_core import from_json
 
 from endive.catalog.model.catalog_records import FORMAT_VERSION, CatalogRecord, TableRecord, decode_table, decoded_table
 from endive.catalog.model.encoding import decodes
 from endive.catalog.model.keys import CATALOG, parts_of, table_key
-from endive.catalog.model.table_parts import digests_in, parts_held
+from endive.catalog.model.table_parts import digests_in, own_bytes, parts_held
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.protocol.requests import Steps
 
@@ -26,7 +27,7 @@ def read_record(tx: StoreTransaction, body: bytes) -> Steps[TableRecord]:
     if record is None:
         rows = (yield from _missing_parts(tx, body)) if HAS_PARTS in body else {}
         record = decode_table(body, rows)
-        decoded_table.add(body, record)
+        decoded_table.add(body, record, own_bytes(record.stored_parts))
     return record
 
 
@@ -52,6 +53,11 @@ def _missing_parts(tx: StoreTransaction, body: bytes) -> Steps[dict[str, bytes]]
 def _fields(body: bytes) -> dict[str, Any]:
     fields: dict[str, Any] = from_json(body)
     return fields
+
+
+def uuid_in(body: bytes) -> UUID:
+    """Return the uuid in a table's row, without its parts."""
+    return UUID(_fields(body)["table_uuid"])
 
 
 def put_record(tx: StoreTransaction, record: TableRecord) -> Steps[None]:

@@ -111,12 +111,17 @@ class TablesInStore:
         return with_row_ids(new)
 
     def register(self, name: Identifier, metadata_location: str) -> LoadedTable:
-        """Add a table by its metadata file, with all its snapshots, refs and history."""
+        """Add a table by its metadata file, with all its snapshots, refs and history.
+
+        The table may have been here before, and was dropped: its versions begin at a number that it never had, the time
+        in milliseconds, so that no commit which was prepared before the drop fits.
+        """
         metadata = self.files.read(metadata_location)
         checked_location(name, metadata.location)
-        record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
+        version = self.now_ms()
+        record = TableRecord(name, version, metadata, metadata_location, version, metadata.last_updated_ms)
         self._install(record, metadata, has_new_uuid=False, imported=True)
-        return LoadedTable(name, 0, metadata, metadata_location)
+        return LoadedTable(name, version, metadata, metadata_location)
 
     def imported_from(self, name: Identifier) -> str | None:
         """Return the metadata file that a table was registered by; None if it was created here."""

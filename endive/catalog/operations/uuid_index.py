@@ -9,14 +9,11 @@ does not keep the index, so the catalog gets format 2 with it.
 from dataclasses import replace
 from uuid import UUID
 
-from pydantic_core import from_json
-
 from endive.catalog.model.catalog_records import FORMAT_VERSION, TableRecord
-from endive.catalog.model.encoding import decodes
 from endive.catalog.model.keys import CATALOG, TABLES, UUIDS, table_key, uuid_key
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction
-from endive.catalog.operations.stored_tables import catalog_record, read_record
+from endive.catalog.operations.stored_tables import catalog_record, read_record, uuid_in
 from endive.errors import AlreadyInCatalogError
 from endive.protocol.requests import Steps
 
@@ -64,15 +61,10 @@ def _complete_index(tx: StoreTransaction) -> Steps[None]:
     tables = yield from tx.scan(TABLES.encode())
     if len(tables) <= INDEX_FROM:
         return
-    names = {uuid_key(_uuid_in(body)): key for key, body in tables}
+    names = {uuid_key(uuid_in(body)): key for key, body in tables}
     for key, _ in (yield from tx.scan(UUIDS.encode())):
         if key not in names:
             tx.delete(key)  # an older Endive has dropped its table
     for key, name in names.items():
         tx.put(key, name)
     tx.put(CATALOG, replace(catalog, format_version=FORMAT_VERSION, has_uuid_index=True).encoded())
-
-
-@decodes("a table's record")
-def _uuid_in(body: bytes) -> UUID:
-    return UUID(from_json(body)["table_uuid"])
