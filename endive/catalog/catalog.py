@@ -28,7 +28,7 @@ from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.committer import CommittedTable, TableCommitter
 from endive.catalog.commit.known_tables import KnownTables
 from endive.catalog.commit.metadata_files import MetadataFiles
-from endive.catalog.commit.prepared import NO_VERSION, ChangedRows
+from endive.catalog.commit.prepared import NO_VERSION
 from endive.catalog.commit.publisher import Publisher
 from endive.catalog.connection import MEMORY, open_at, open_store, place_of, release_store, require_catalog, url_of
 from endive.catalog.maintenance import check as checks
@@ -46,11 +46,11 @@ from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore
 from endive.catalog.operations.views import LoadedView, Views
 from endive.catalog.planner import plan_files
 from endive.catalog.scan_plan import ScanPlan, ScanRequest, plan_scan
-from endive.catalog.settings import AT, ATTEMPTS, ATTEMPTS_DEFAULT, require_known
+from endive.catalog.settings import AT, require_known
 from endive.catalog.through_time import CatalogThroughTime
 from endive.closing import Closing
 from endive.drivers.blocking import random_id, unix_ms
-from endive.errors import CommitRetriesExhaustedError, ConfigurationError, EndiveError, OutcomeUnknownError
+from endive.errors import ConfigurationError
 
 Name = str | Identifier
 
@@ -92,7 +92,7 @@ class KVCatalog(CatalogThroughTime, Closing):
         self._checkpoints = Checkpoints(store, self._publisher, clock, new_id)
         self.now_ms = clock
         self._new_id = new_id
-        self._namespaces = Namespaces(store, new_id)
+        self._namespaces = Namespaces(store, clock, new_id)
         self._committer = TableCommitter(store, self.files, clock, new_id)
         self._known = KnownTables()
         self._views = Views(store, self.files, self.tables.location_for, clock, new_id)
@@ -182,9 +182,12 @@ class KVCatalog(CatalogThroughTime, Closing):
         """
         self._namespaces.create(namespace, properties, creation_id)
 
-    def drop_namespace(self, namespace: Name) -> None:
-        """Drop an empty namespace."""
-        self._namespaces.drop(namespace)
+    def drop_namespace(self, namespace: Name, request_id: str | None = None) -> None:
+        """Drop an empty namespace.
+
+        `request_id`: here and below an idempotency key; a retry with it within half an hour returns the first result.
+        """
+        self._namespaces.drop(namespace, request_id)
 
     def namespace_exists(self, namespace: Name) -> bool:
         """Whether there is such a namespace, by itself or because of a table or namespace in it."""
@@ -199,10 +202,14 @@ class KVCatalog(CatalogThroughTime, Closing):
         return self._namespaces.properties(namespace)
 
     def update_namespace_properties(
-        self, namespace: Name, removals: set[str] | None = None, updates: Mapping[str, str] | None = None
+        self,
+        namespace: Name,
+        removals: set[str] | None = None,
+        updates: Mapping[str, str] | None = None,
+        request_id: str | None = None,
     ) -> PropertiesChange:
         """Remove and set properties of a namespace, at once."""
-        return self._namespaces.update_properties(namespace, removals, updates)
+        return self._namespaces.update_properties(namespace, removals, updates, request_id)
 
     # Tables.
 
@@ -223,26 +230,22 @@ class KVCatalog(CatalogThroughTime, Closing):
         name = table_of(identifier)
         return self.tables.create(name, schema, location, partition_spec, sort_order, properties or {}, uuid)
 
-    def register_table(self, identifier: Name, metadata_location: str) -> LoadedTable:
+    def register_table(
+        self, identifier: Name, metadata_location: str, overwrite: bool = False, request_id: str | None = None
+    ) -> LoadedTable:
         """Add a table by its metadata file, with all its snapshots, refs and history.
 
         The file stays as it is, and the table's next commit writes another beside it. No other catalog may commit to
-        the table from then on: it would not see the commits of this one.
+        the table from then on: it would not see the commits of this one. `overwrite`: replace a table of this name.
         """
-        return self.tables.register(table_of(identifier), metadata_location)
+        return self.tables.register(table_of(identifier), metadata_location, overwrite, request_id)
 
-    def unregister_table(self, identifier: Name) -> tuple[LoadedTable, str]:
-        """Remove a table from the catalog; return it, and a metadata file with its newest state. No file is deleted.
+    def unregister_table(self, identifier: Name, request_id: str | None = None) -> LoadedTable:
+        """Remove a table from the catalog; return it with a metadata file of its newest state. No file is deleted.
 
         The opposite of `register_table`: with the file the table can be registered in another catalog.
         """
-        name = table_of(identifier)
-        for _ in range(ATTEMPTS_DEFAULT):
-            self._publisher.publish(name)
-            loaded = self.tables.load(name)
-            if self.tables.drop_published(loaded):
-                return loaded, loaded.metadata_location
-        raise CommitRetriesExhaustedError(text_of(name), "is written all the time", ATTEMPTS_DEFAULT, ATTEMPTS)
+        return self.tables.unregister(table_of(identifier), request_id)
 
     def imported_from(self, identifier: Name) -> str | None:
         """Return the metadata file that a table was registered by: another catalog may refer to its files, too.
@@ -265,15 +268,24 @@ class KVCatalog(CatalogThroughTime, Closing):
 
     def rename_table(self, source: Name, target: Name) -> LoadedTable:
         """Give a table another name, in its namespace or another. Its files stay where they are."""
-        return self.tables.rename(table_of(source), table_of(target))
+        self.tables.rename(table_of(source), table_of(target))
+        return self.load_table(target)
 
-    def drop_table(self, identifier: Name, purge: bool = False, expected: LoadedTable | None = None) -> None:
+    def drop_table(
+        self,
+        identifier: Name,
+        purge: bool = False,
+        expected: LoadedTable | None = None,
+        request_id: str | None = None,
+        is_confined: bool = False,
+    ) -> None:
         """Remove a table from the catalog; with `purge`, then delete its files too.
 
         A purge that was interrupted, or whose outcome was unknown, is finished by calling it again (`finish_purge`).
         `expected`: only if the table has not changed since it was loaded so; else `CommitConflictError`.
+        `is_confined`: files outside the table's location stay. Files below another table's location always stay.
         """
-        self.tables.drop(table_of(identifier), purge, expected)
+        self.tables.drop(table_of(identifier), purge, expected, request_id, is_confined)
 
     def finish_purge(self, identifier: Name) -> bool:
         """Delete what is left of a table that was dropped with `purge` under this name; False if nothing is."""
@@ -313,9 +325,9 @@ class KVCatalog(CatalogThroughTime, Closing):
         name = table_of(identifier)
         return self._views.create(name, dict(schema), dict(version), location, properties or {}, uuid)
 
-    def register_view(self, identifier: Name, metadata_location: str) -> LoadedView:
+    def register_view(self, identifier: Name, metadata_location: str, request_id: str | None = None) -> LoadedView:
         """Add a view by its metadata file."""
-        return self._views.register(table_of(identifier), metadata_location)
+        return self._views.register(table_of(identifier), metadata_location, request_id)
 
     def load_view(self, identifier: Name) -> LoadedView:
         """Return a view as it is now."""
@@ -329,13 +341,13 @@ class KVCatalog(CatalogThroughTime, Closing):
         """Return the views directly in a namespace."""
         return list(self._views.list(namespace))
 
-    def drop_view(self, identifier: Name) -> None:
+    def drop_view(self, identifier: Name, request_id: str | None = None) -> None:
         """Remove a view."""
-        self._views.drop(table_of(identifier))
+        self._views.drop(table_of(identifier), request_id)
 
-    def rename_view(self, source: Name, target: Name) -> LoadedView:
+    def rename_view(self, source: Name, target: Name, request_id: str | None = None) -> None:
         """Give a view another name, in its namespace or another."""
-        return self._views.rename(table_of(source), table_of(target))
+        self._views.rename(table_of(source), table_of(target), request_id)
 
     def commit_view(
         self,
@@ -377,26 +389,10 @@ class KVCatalog(CatalogThroughTime, Closing):
         return [
             LoadedTable(change.identifier, one.version, one.metadata, one.metadata_location)
             if one.metadata is not None
-            else self._load_committed(change.identifier, one.rows)
+            else self._known.load(self.tables, change.identifier, one.rows)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
             if one.record.version != NO_VERSION
         ]
-
-    def _load_committed(self, name: Identifier, rows: ChangedRows | None) -> LoadedTable:
-        """Return a table after a commit: what was known of it before with the commit's rows, or loaded.
-
-        An error must not look like a failed commit: its files would be deleted.
-        """
-        metadata = self._known.after(rows) if rows is not None else None
-        if rows is not None and metadata is not None:
-            own = metadata.model_copy(update={"properties": dict(metadata.properties)})  # the caller may change it
-            return LoadedTable(name, rows.record.version, own, rows.record.metadata_location)
-        try:
-            loaded = self.tables.load_cached(name)
-        except EndiveError as error:
-            raise OutcomeUnknownError(f"{text_of(name)}, committed but not to be loaded") from error
-        self._known.keep(loaded.version, loaded.metadata)
-        return loaded
 
     def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[CommittedTable]:
         """Check changes, commit them, and leave the rest to maintenance and to the publisher of metadata files."""

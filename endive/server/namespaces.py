@@ -43,7 +43,7 @@ def namespace_exists(call: Call) -> Response:
 
 def drop_namespace(call: Call) -> Response:
     """Drop an empty namespace."""
-    call.catalog.drop_namespace(call.namespace)
+    call.catalog.drop_namespace(call.namespace, call.commit_id)
     return NO_CONTENT
 
 
@@ -53,5 +53,6 @@ def update_properties(call: Call) -> Response:
     both = sorted(set(asked.removals) & asked.updates.keys())
     if both:
         raise HttpError(422, "UnprocessableEntityException", f"Both set and removed: {', '.join(both)}")
-    change = call.catalog.update_namespace_properties(call.namespace, set(asked.removals), asked.updates)
+    removals = set(asked.removals)
+    change = call.catalog.update_namespace_properties(call.namespace, removals, asked.updates, call.commit_id)
     return json_response({"updated": change.updated, "removed": change.removed, "missing": change.missing})

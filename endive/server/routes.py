@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from endive.catalog.catalog import KVCatalog
 from endive.catalog.model.names import Identifier
 from endive.server.access.guard import Guard
-from endive.server.errors import HttpError, bad_request
+from endive.server.errors import HttpError, bad_request, not_acceptable
 from endive.server.http import SEPARATOR, Request, Response
 
 ROOTS = frozenset({"config", "oauth", "namespaces", "tables", "views", "transactions"})
@@ -48,6 +48,15 @@ class Call:
 
 
 Handler = Callable[[Call], Response]
+
+
+def refused(what: str) -> Handler:
+    """Return the handler of an operation that the server does not have."""
+
+    def handler(_call: Call) -> Response:
+        raise not_acceptable(what)
+
+    return handler
 
 
 def levels_of(text: str) -> Identifier:

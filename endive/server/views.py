@@ -58,7 +58,7 @@ def replace_view(call: Call) -> Response:
 
 def drop_view(call: Call) -> Response:
     """Drop a view."""
-    call.catalog.drop_view(call.table)
+    call.catalog.drop_view(call.table, call.commit_id)
     return NO_CONTENT
 
 
@@ -66,7 +66,7 @@ def rename_view(call: Call) -> Response:
     """Rename a view."""
     asked = call.request.decoded(Rename)
     source, target = asked.source, asked.destination
-    call.catalog.rename_view((*source.namespace, source.name), (*target.namespace, target.name))
+    call.catalog.rename_view((*source.namespace, source.name), (*target.namespace, target.name), call.commit_id)
     return NO_CONTENT
 
 
@@ -74,7 +74,8 @@ def register_view(call: Call) -> Response:
     """Add a view by its metadata file."""
     asked = call.request.decoded(RegisterTable)
     try:
-        return view_response(call.catalog.register_view((*call.namespace, asked.name), asked.metadata_location))
+        name = (*call.namespace, asked.name)
+        return view_response(call.catalog.register_view(name, asked.metadata_location, call.commit_id))
     except FileNotFoundError as error:
         raise missing_file(asked.metadata_location) from error
 

@@ -11,6 +11,9 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 
 from endive.catalog.commit.prepared import ChangedRows
+from endive.catalog.model.names import Identifier, text_of
+from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore
+from endive.errors import EndiveError, OutcomeUnknownError
 
 TABLES_KEPT = 64
 """Tables that are kept: lists of references to snapshots, which other caches hold as well."""
@@ -48,3 +51,19 @@ class KnownTables:
         metadata = rows.record.metadata.model_copy(update=past)
         self.keep(rows.record.version, metadata)
         return metadata
+
+    def load(self, tables: TablesInStore, name: Identifier, rows: ChangedRows | None) -> LoadedTable:
+        """Return a table after a commit: what was known of it before with the commit's rows, or loaded.
+
+        An error must not look like a failed commit: its files would be deleted.
+        """
+        metadata = self.after(rows) if rows is not None else None
+        if rows is not None and metadata is not None:
+            own = metadata.model_copy(update={"properties": dict(metadata.properties)})  # the caller may change it
+            return LoadedTable(name, rows.record.version, own, rows.record.metadata_location)
+        try:
+            loaded = tables.load_cached(name)
+        except EndiveError as error:
+            raise OutcomeUnknownError(f"{text_of(name)}, committed but not to be loaded") from error
+        self.keep(loaded.version, loaded.metadata)
+        return loaded

@@ -21,6 +21,7 @@ from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.model.view_records import ViewRecord
 from endive.catalog.operations.dropped_tables import DroppedTable
+from endive.catalog.operations.requests import RequestRecord
 from endive.catalog.operations.stored_tables import catalog_record
 from endive.errors import CorruptObjectError
 from endive.protocol.requests import Steps
@@ -63,6 +64,7 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     findings += _read(results, CommitRecord.decoded, lambda _, key: key)[1]
     findings += _read(spaces[keys.IMPORTED], bytes.decode, lambda _, key: key)[1]
     findings += _read(spaces[keys.CLONED], bytes.decode, lambda _, key: key)[1]
+    findings += _read(spaces[keys.REQUESTS], RequestRecord.decoded, lambda _, key: key)[1]
     findings += _read(
         spaces[keys.GRANTS],
         GrantsRecord.decoded,
@@ -98,6 +100,7 @@ SPACES = (
     keys.VIEWS,
     keys.DROPPED,
     keys.CHECKPOINTS,
+    keys.REQUESTS,
     keys.GRANTS,
     keys.UUIDS,
 )

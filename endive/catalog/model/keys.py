@@ -16,6 +16,7 @@
     __checkpoints/{name}                         a checkpoint of the whole catalog
     __cloned/{uuid}                              the location of the files that a cloned table owns
     __cloning                                    of a catalog that is being made as a clone
+    __requests/{idempotency key}                 the stored result of a request that is not a commit
     __grants/{user or group}/{name}              the privileges of a user or a group
 
 Snapshots and files are under the table's uuid, so that a rename writes one record. The levels of a namespace are joined
@@ -44,6 +45,7 @@ DROPPED = "__dropped/"
 CHECKPOINTS = "__checkpoints/"
 CLONED = "__cloned/"
 CLONING = b"__cloning"
+REQUESTS = "__requests/"
 GRANTS = "__grants/"
 
 
@@ -195,6 +197,11 @@ def checkpoint_key(name: str) -> bytes:
 def cloned_key(uuid: UUID) -> bytes:
     """Return the key of the location of the files that a cloned table owns."""
     return f"{CLONED}{uuid}".encode()
+
+
+def request_key(key: str) -> bytes:
+    """Return the key of the stored result of a request."""
+    return f"{REQUESTS}{escaped(key)}".encode()
 
 
 def grants_key(kind: str, name: str) -> bytes:

@@ -5,7 +5,7 @@ exist, as in PyIceberg's SQL catalog. It can be dropped when it holds neither ta
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from endive.catalog.model.catalog_records import NamespaceRecord
 from endive.catalog.model.grants import Place
@@ -23,6 +23,7 @@ from endive.catalog.model.keys import (
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.operations.grant_rows import forget_place
+from endive.catalog.operations.requests import keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
 from endive.errors import AlreadyInCatalogError, ConfigurationError, NamespaceNotEmptyError, NotInCatalogError
 from endive.protocol.requests import Steps
@@ -128,8 +129,9 @@ def update_namespace_properties(
 class Namespaces:
     """The namespaces of a catalog. An operation with an unknown outcome is retried once."""
 
-    def __init__(self, store: TransactionalStore, new_id: Callable[[], str]) -> None:
+    def __init__(self, store: TransactionalStore, clock: Callable[[], int], new_id: Callable[[], str]) -> None:
         self._store = store
+        self._clock = clock
         self._new_id = new_id
 
     def create(
@@ -140,10 +142,15 @@ class Namespaces:
         checked = _checked_properties(text_of(name), properties or {})
         retrying(lambda: self._store.transact(lambda tx: create_namespace(tx, name, checked, creation_id)))
 
-    def drop(self, namespace: str | Identifier) -> None:
-        """Drop an empty namespace."""
+    def drop(self, namespace: str | Identifier, key: str | None = None) -> None:
+        """Drop an empty namespace. `key`: an idempotency key."""
         name = namespace_of(namespace)
-        dropping(lambda: self._store.transact(lambda tx: drop_namespace(tx, name)))
+        request = keyed(key, f"drop namespace {text_of(name)}", self._clock())
+
+        def drop(tx: StoreTransaction) -> Steps[None]:
+            yield from recorded(tx, request, drop_namespace(tx, name))
+
+        once(self._store, request, lambda: dropping(lambda: self._store.transact(drop)), lambda _: None)
 
     def exists(self, namespace: str | Identifier) -> bool:
         """Whether there is such a namespace."""
@@ -161,17 +168,29 @@ class Namespaces:
         return self._store.read(lambda tx: namespace_properties(tx, name))
 
     def update_properties(
-        self, namespace: str | Identifier, removals: set[str] | None, updates: Mapping[str, str] | None
+        self,
+        namespace: str | Identifier,
+        removals: set[str] | None,
+        updates: Mapping[str, str] | None,
+        key: str | None = None,
     ) -> PropertiesChange:
-        """Remove and set properties of a namespace, at once."""
+        """Remove and set properties of a namespace, at once. `key`: an idempotency key."""
         name, removed, creation_id = namespace_of(namespace), frozenset(removals or ()), self._new_id()
         checked = _checked_properties(text_of(name), updates or {})
         if removed & checked.keys():
             raise ConfigurationError(text_of(name), [f"both removed and set: {sorted(removed & checked.keys())}"])
-        return retrying(
-            lambda: self._store.transact(
-                lambda tx: update_namespace_properties(tx, name, removed, checked, creation_id)
-            )
+        request = keyed(key, f"update properties of {text_of(name)}", self._clock())
+
+        def update(tx: StoreTransaction) -> Steps[PropertiesChange]:
+            steps = update_namespace_properties(tx, name, removed, checked, creation_id)
+            changed = yield from recorded(tx, request, steps, asdict)
+            return changed
+
+        return once(
+            self._store,
+            request,
+            lambda: retrying(lambda: self._store.transact(update)),
+            lambda found: PropertiesChange(**{each: tuple(names) for each, names in found.items()}),
         )
 
 

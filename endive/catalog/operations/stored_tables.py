@@ -60,6 +60,11 @@ def uuid_in(body: bytes) -> UUID:
     return UUID(_fields(body)["table_uuid"])
 
 
+def location_in(body: bytes) -> str:
+    """Return the location in a table's row, without its parts."""
+    return str(_fields(body)["location"])
+
+
 def put_record(tx: StoreTransaction, record: TableRecord) -> Steps[None]:
     """Put a table's record, and those of its parts that have no row yet; delete the rows of parts that it lost."""
     body, parts = record.stored()

@@ -30,7 +30,7 @@ from endive.catalog.model.keys import (
 )
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction
-from endive.catalog.operations.dropped_tables import DroppedTable, require_cleared
+from endive.catalog.operations.dropped_tables import DroppedTable, require_cleared, rows_of
 from endive.catalog.operations.grant_rows import forget_place
 from endive.catalog.operations.namespaces import require_namespace
 from endive.catalog.operations.stored_tables import put_record, read_record, read_records
@@ -135,22 +135,56 @@ def create_table(
     record: TableRecord,
     has_new_uuid: bool,
     is_retry: bool,
-) -> Steps[None]:
-    """Create a table from its record and its other rows. `is_retry`: the outcome of an earlier try is unknown."""
+) -> Steps[int]:
+    """Create a table from its record and its other rows; return its version.
+
+    `is_retry`: the outcome of an earlier try is unknown.
+    """
     yield from require_namespace(tx, record.identifier[:-1])
     there = yield from find_table(tx, record.identifier)
     if there is not None and is_retry and there.uuid == record.uuid:
-        return
+        return there.version
     if there is not None:
         raise AlreadyInCatalogError("Table", text_of(record.identifier))
     yield from require_no_view(tx, record.identifier)
     if not has_new_uuid:
         yield from require_unused_uuid(tx, record.uuid)
         yield from require_cleared(tx, record.uuid)
+    yield from _put_table(tx, rows, record)
+    return record.version
+
+
+def _put_table(tx: StoreTransaction, rows: Sequence[KeyValue], record: TableRecord) -> Steps[None]:
     for key, value in rows:
         tx.put(key, value)
     yield from put_record(tx, record)
     put_uuid(tx, record.uuid, record.identifier)
+
+
+def replace_table(
+    tx: StoreTransaction, rows: Sequence[KeyValue], record: TableRecord, has_new_uuid: bool, is_retry: bool
+) -> Steps[int]:
+    """Create a table in place of the one with its name, if there is one; return its version.
+
+    If both have the same uuid, it is the same table with another metadata file: its rows are replaced, and its version
+    goes on, so that no two states have the same one.
+    """
+    there = yield from find_table(tx, record.identifier)
+    if there is None:
+        version = yield from create_table(tx, rows, record, has_new_uuid, is_retry)
+        return version
+    if is_retry and there.metadata_location == record.metadata_location:
+        return there.version
+    if there.uuid == record.uuid:
+        old = yield from rows_of(tx, record.uuid)
+        for key in old:
+            tx.delete(key)
+        record = replace(record, version=there.version + 1, metadata_version=there.version + 1)
+        yield from _put_table(tx, rows, record)
+        return record.version
+    yield from drop_table(tx, record.identifier, there.uuid)
+    version = yield from create_table(tx, rows, record, has_new_uuid, is_retry)
+    return version
 
 
 def require_no_view(tx: StoreTransaction, identifier: Identifier) -> Steps[None]:
@@ -166,11 +200,16 @@ def rename_taken(kind: str, source: Identifier, target: Identifier) -> AlreadyIn
 
 
 def drop_table(
-    tx: StoreTransaction, identifier: Identifier, uuid: UUID | None, version: int | None = None, purge: bool = False
+    tx: StoreTransaction,
+    identifier: Identifier,
+    uuid: UUID | None,
+    version: int | None = None,
+    purge: bool = False,
+    is_confined: bool = False,
 ) -> Steps[TableRecord]:
     """Remove a table and return its record; its other rows are deleted later, and with `purge` its files.
 
-    `uuid`, `version`: only if the table has this uuid and this version.
+    `uuid`, `version`: only if the table has this uuid and this version. `is_confined`: no files outside its location.
     """
     record = yield from require_table(tx, identifier)
     if uuid is not None and record.uuid != uuid:
@@ -178,7 +217,7 @@ def drop_table(
     if version is not None and record.version != version:
         problem = f"it is being written: version {version} was to be dropped, and it is at {record.version} now"
         raise CommitConflictError(text_of(identifier), f"{problem}; stop its writers, then drop it")
-    tx.put(dropped_key(record.uuid), DroppedTable(record, purge).encoded())
+    tx.put(dropped_key(record.uuid), DroppedTable(record, purge, is_confined).encoded())
     tx.delete(table_key(identifier))
     tx.delete(uuid_key(record.uuid))
     yield from forget_place(tx, Place("table", uuid=str(record.uuid)))

@@ -23,10 +23,17 @@ from endive.catalog.model.transaction import KeyValue, StoreTransaction, Transac
 from endive.catalog.operations import table_rows
 from endive.catalog.operations.dropped_tables import dropped_tables
 from endive.catalog.operations.namespaces import namespace_properties, require_namespace
+from endive.catalog.operations.requests import KeyedRequest, keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
 from endive.catalog.operations.table_rows import TableView
-from endive.catalog.settings import require_known
-from endive.errors import AlreadyInCatalogError, ConfigurationError, NotInCatalogError, OutcomeUnknownError
+from endive.catalog.settings import ATTEMPTS, ATTEMPTS_DEFAULT, require_known
+from endive.errors import (
+    AlreadyInCatalogError,
+    CommitRetriesExhaustedError,
+    ConfigurationError,
+    NotInCatalogError,
+    OutcomeUnknownError,
+)
 from endive.protocol.requests import Steps
 
 
@@ -110,18 +117,34 @@ class TablesInStore:
             new = new.model_copy(update={"schemas": [columns]})
         return with_row_ids(new)
 
-    def register(self, name: Identifier, metadata_location: str) -> LoadedTable:
+    def register(
+        self, name: Identifier, metadata_location: str, overwrite: bool = False, key: str | None = None
+    ) -> LoadedTable:
         """Add a table by its metadata file, with all its snapshots, refs and history.
 
-        The table may have been here before, and was dropped: its versions begin at a number that it never had, the time
-        in milliseconds, so that no commit which was prepared before the drop fits.
+        `overwrite`: a table of this name is replaced, in one transaction; its files stay. The table may have been here
+        before, and was dropped: its versions begin at a number that it never had, the time in milliseconds, so that no
+        commit which was prepared before the drop fits.
         """
+        request = keyed(key, f"register {text_of(name)} by {metadata_location}", self.now_ms())
+        return once(
+            self.store,
+            request,
+            lambda: self._register(name, metadata_location, overwrite, request),
+            lambda _: self.load(name),
+        )
+
+    def _register(
+        self, name: Identifier, metadata_location: str, overwrite: bool, request: KeyedRequest | None
+    ) -> LoadedTable:
         metadata = self.files.read(metadata_location)
         checked_location(name, metadata.location)
         version = self.now_ms()
         record = TableRecord(name, version, metadata, metadata_location, version, metadata.last_updated_ms)
-        self._install(record, metadata, has_new_uuid=False, imported=True)
-        return LoadedTable(name, version, metadata, metadata_location)
+        installed = self._install(
+            record, metadata, has_new_uuid=False, imported=True, overwrite=overwrite, request=request
+        )
+        return LoadedTable(name, installed, metadata, metadata_location)
 
     def imported_from(self, name: Identifier) -> str | None:
         """Return the metadata file that a table was registered by; None if it was created here."""
@@ -134,8 +157,15 @@ class TablesInStore:
         return self.store.read(look)
 
     def _install(
-        self, record: TableRecord, metadata: TableMetadata, has_new_uuid: bool, imported: bool = False
-    ) -> None:
+        self,
+        record: TableRecord,
+        metadata: TableMetadata,
+        has_new_uuid: bool,
+        imported: bool = False,
+        overwrite: bool = False,
+        request: KeyedRequest | None = None,
+    ) -> int:
+        """Create a table from its metadata; return its version."""
         rows: list[KeyValue] = [
             (snapshot_key(record.uuid, one.snapshot_id), SnapshotRecord(record.uuid, number, one, "none").encoded())
             for number, one in enumerate(metadata.snapshots)
@@ -156,10 +186,19 @@ class TablesInStore:
         if not has_new_uuid:
             clear_if_dropped(self.store, record.uuid)
 
-        def install(is_retry: bool) -> None:
-            self.store.transact(lambda tx: table_rows.create_table(tx, rows, record, has_new_uuid, is_retry))
+        def install(tx: StoreTransaction, is_retry: bool) -> Steps[int]:
+            replaces = table_rows.replace_table if overwrite else table_rows.create_table
+            steps = replaces(tx, rows, record, has_new_uuid, is_retry)
+            version = yield from recorded(tx, request, steps)
+            return version
 
-        retrying(lambda: install(False), lambda: install(True))
+        version = retrying(
+            lambda: self.store.transact(lambda tx: install(tx, False)),
+            lambda: self.store.transact(lambda tx: install(tx, True)),
+        )
+        if overwrite:
+            self.clear_dropped()
+        return version
 
     def load(self, name: Identifier) -> LoadedTable:
         """Return a table as it is now."""
@@ -181,18 +220,48 @@ class TablesInStore:
         name = namespace_of(namespace)
         return self.store.read(lambda tx: table_rows.list_tables(tx, name))
 
-    def rename(self, source: Identifier, target: Identifier) -> LoadedTable:
-        """Move a table to another name."""
-        found = self.store.read(lambda tx: table_rows.find_table(tx, source))
-        uuid = found.uuid if found is not None else None
-        retrying(
-            lambda: self.store.transact(lambda tx: table_rows.rename_table(tx, source, target, None)),
-            lambda: self.store.transact(lambda tx: table_rows.rename_table(tx, source, target, uuid)),
-        )
-        return self.load(target)
+    def rename(self, source: Identifier, target: Identifier, key: str | None = None) -> None:
+        """Move a table to another name. `key`: an idempotency key."""
+        request = keyed(key, f"rename table {text_of(source)} to {text_of(target)}", self.now_ms())
 
-    def drop(self, name: Identifier, purge: bool, expected: LoadedTable | None) -> None:
-        """Remove a table, then its rows, and with `purge` its files."""
+        def rename(tx: StoreTransaction, uuid: UUID | None) -> Steps[None]:
+            yield from recorded(tx, request, table_rows.rename_table(tx, source, target, uuid))
+
+        def run() -> None:
+            found = self.store.read(lambda tx: table_rows.find_table(tx, source))
+            uuid = found.uuid if found is not None else None
+            retrying(
+                lambda: self.store.transact(lambda tx: rename(tx, None)),
+                lambda: self.store.transact(lambda tx: rename(tx, uuid)),
+            )
+
+        once(self.store, request, run, lambda _: None)
+
+    def drop(
+        self,
+        name: Identifier,
+        purge: bool,
+        expected: LoadedTable | None,
+        key: str | None = None,
+        is_confined: bool = False,
+    ) -> None:
+        """Remove a table, then its rows, and with `purge` its files. `key`: an idempotency key."""
+        request = keyed(key, f"drop table {text_of(name)}{' with its files' * purge}", self.now_ms())
+
+        def replay(_: object) -> None:
+            if purge:
+                self.finish_purge(name)
+
+        once(self.store, request, lambda: self._drop(name, purge, expected, request, is_confined), replay)
+
+    def _drop(
+        self,
+        name: Identifier,
+        purge: bool,
+        expected: LoadedTable | None,
+        request: KeyedRequest | None,
+        is_confined: bool,
+    ) -> None:
         try:
             found = self.store.read(lambda tx: table_rows.require_table(tx, name)) if expected is None else expected
         except NotInCatalogError:
@@ -202,11 +271,34 @@ class TablesInStore:
         version = None if expected is None else expected.version
         if purge:
             require_gc_enabled(name, found.metadata)
-        # By its uuid: if the outcome is unknown, another table may have been created before the second try.
-        dropping(lambda: self.store.transact(lambda tx: table_rows.drop_table(tx, name, found.uuid, version, purge)))
+
+        def drop(tx: StoreTransaction) -> Steps[None]:
+            # By its uuid: if the outcome is unknown, another table may have been created before the second try.
+            dropped = table_rows.drop_table(tx, name, found.uuid, version, purge, is_confined)
+            yield from recorded(tx, request, dropped)
+
+        dropping(lambda: self.store.transact(drop))
         finish_drop(self.store, self.files, found.uuid, self.now_ms())
 
-    def drop_published(self, loaded: LoadedTable) -> bool:
+    def unregister(self, name: Identifier, key: str | None = None) -> LoadedTable:
+        """Remove a table; return it with a metadata file of its newest state. `key`: an idempotency key."""
+        request = keyed(key, f"unregister {text_of(name)}", self.now_ms())
+
+        def replay(found: Mapping[str, str]) -> LoadedTable:
+            location = found["metadata_location"]
+            return LoadedTable(name, 0, self.files.read(location), location)
+
+        return once(self.store, request, lambda: self._unregister(name, request), replay)
+
+    def _unregister(self, name: Identifier, request: KeyedRequest | None) -> LoadedTable:
+        for _ in range(ATTEMPTS_DEFAULT):
+            self._publisher.publish(name)
+            loaded = self.load(name)
+            if self._drop_published(loaded, request):
+                return loaded
+        raise CommitRetriesExhaustedError(text_of(name), "is written all the time", ATTEMPTS_DEFAULT, ATTEMPTS)
+
+    def _drop_published(self, loaded: LoadedTable, request: KeyedRequest | None) -> bool:
         """Remove a table if its metadata file shows its newest state; False if it has changed since it was loaded."""
 
         def drop(tx: StoreTransaction) -> Steps[bool]:
@@ -215,7 +307,8 @@ class TablesInStore:
                 raise NotInCatalogError("Table", text_of(loaded.identifier))
             if record.is_dirty or record.version != loaded.version:
                 return False
-            yield from table_rows.drop_table(tx, loaded.identifier, loaded.uuid)
+            steps = table_rows.drop_table(tx, loaded.identifier, loaded.uuid)
+            yield from recorded(tx, request, steps, lambda _: {"metadata_location": loaded.metadata_location})
             return True
 
         try:

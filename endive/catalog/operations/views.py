@@ -18,6 +18,7 @@ from endive.catalog.model.view_metadata import check_view_requirements, updated_
 from endive.catalog.model.view_records import COMMITS_STORED, Json, ViewRecord
 from endive.catalog.operations.grant_rows import forget_place, names_by_uuid
 from endive.catalog.operations.namespaces import require_namespace
+from endive.catalog.operations.requests import KeyedRequest, keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
 from endive.catalog.operations.table_rows import rename_taken
 from endive.errors import AlreadyInCatalogError, CommitRetriesExhaustedError, ConfigurationError, NotInCatalogError
@@ -154,14 +155,20 @@ class Views:
         ]
         return self._create(name, updated_view(name, None, updates, self._clock()))
 
-    def register(self, name: Identifier, metadata_location: str) -> LoadedView:
+    def register(self, name: Identifier, metadata_location: str, key: str | None = None) -> LoadedView:
         """Add a view by its metadata file."""
+        request = keyed(key, f"register view {text_of(name)} by {metadata_location}", self._clock())
+        return once(
+            self._store, request, lambda: self._register(name, metadata_location, request), lambda _: self.load(name)
+        )
+
+    def _register(self, name: Identifier, metadata_location: str, request: KeyedRequest | None) -> LoadedView:
         with self._files.io(metadata_location).new_input(metadata_location).open() as stream:
             metadata = from_json(stream.read())
         if not isinstance(metadata, dict) or not {"view-uuid", "versions", "location"} <= metadata.keys():
             raise ConfigurationError(metadata_location, ["this is not the metadata file of a view"])
         record = ViewRecord(name, 0, metadata, metadata_location)
-        self._install(record, None)
+        self._install(record, None, request)
         return _loaded(record)
 
     def _create(self, name: Identifier, metadata: Json) -> LoadedView:
@@ -204,10 +211,14 @@ class Views:
             text_of(name), f"lost {ATTEMPTS_MAX} races in a row", ATTEMPTS_MAX, "attempts"
         )
 
-    def _install(self, new: ViewRecord, base_version: int | None) -> bool:
+    def _install(self, new: ViewRecord, base_version: int | None, request: KeyedRequest | None = None) -> bool:
+        def put(tx: StoreTransaction, is_retry: bool) -> Steps[bool]:
+            done = yield from recorded(tx, request, put_view(tx, new, base_version, is_retry))
+            return done
+
         return retrying(
-            lambda: self._store.transact(lambda tx: put_view(tx, new, base_version, False)),
-            lambda: self._store.transact(lambda tx: put_view(tx, new, base_version, True)),
+            lambda: self._store.transact(lambda tx: put(tx, False)),
+            lambda: self._store.transact(lambda tx: put(tx, True)),
         )
 
     def load(self, name: Identifier) -> LoadedView:
@@ -223,19 +234,31 @@ class Views:
         levels = namespace_of(namespace)
         return self._store.read(lambda tx: list_views(tx, levels))
 
-    def drop(self, name: Identifier) -> None:
+    def drop(self, name: Identifier, key: str | None = None) -> None:
         """Remove a view. Its metadata files stay: with the newest one it can be registered again."""
-        dropping(lambda: self._store.transact(lambda tx: drop_view(tx, name)))
+        request = keyed(key, f"drop view {text_of(name)}", self._clock())
 
-    def rename(self, source: Identifier, target: Identifier) -> LoadedView:
+        def drop(tx: StoreTransaction) -> Steps[None]:
+            yield from recorded(tx, request, drop_view(tx, name))
+
+        once(self._store, request, lambda: dropping(lambda: self._store.transact(drop)), lambda _: None)
+
+    def rename(self, source: Identifier, target: Identifier, key: str | None = None) -> None:
         """Move a view to another name, in its namespace or another."""
-        found = self._store.read(lambda tx: find_view(tx, source))
-        uuid = found.uuid if found is not None else None
-        retrying(
-            lambda: self._store.transact(lambda tx: rename_view(tx, source, target, None)),
-            lambda: self._store.transact(lambda tx: rename_view(tx, source, target, uuid)),
-        )
-        return self.load(target)
+        request = keyed(key, f"rename view {text_of(source)} to {text_of(target)}", self._clock())
+
+        def rename(tx: StoreTransaction, uuid: str | None) -> Steps[None]:
+            yield from recorded(tx, request, rename_view(tx, source, target, uuid))
+
+        def run() -> None:
+            found = self._store.read(lambda tx: find_view(tx, source))
+            uuid = found.uuid if found is not None else None
+            retrying(
+                lambda: self._store.transact(lambda tx: rename(tx, None)),
+                lambda: self._store.transact(lambda tx: rename(tx, uuid)),
+            )
+
+        once(self._store, request, run, lambda _: None)
 
 
 def _loaded(record: ViewRecord) -> LoadedView:
