@@ -40,7 +40,7 @@ from endive.kv.log.helping import (
     to_carry_out,
 )
 from endive.kv.log.intentions import INTENTION_BYTES_MAX
-from endive.kv.log.state import StoreState, newest_state, newest_state_warmed, refreshed
+from endive.kv.log.state import StoreState, newest_state_warmed, refreshed
 from endive.kv.log.topics import CarryOutPrepared
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline
@@ -99,8 +99,7 @@ class Writer:
 
     def _opened(self, create: bool) -> StoreState:
         """Return the newest state. A writer that may reopen claims no epoch until its first commit."""
-        keys = self._options.warm_keys
-        newest = newest_state_warmed(keys, self._cache) if keys else newest_state()
+        newest = newest_state_warmed(self._options.warm_keys, self._cache)
         state = self._driver.run(newest) if self.may_reopen else None
         if state is None:
             return self._writable(create)
@@ -456,10 +455,7 @@ class Writer:
     # The known state.
 
     def refresh(self, ahead: Callable[[StoreState], Steps[object]] | None = None) -> StoreState:
-        """Return a state at least as new as this call. A refresh that begins after the call serves all that wait.
-
-        `ahead`: reads ahead in the state that is known, in the same round trips.
-        """
+        """Return a state at least as new as this call. A refresh that begins after the call serves all that wait."""
         changed = self.group.changed
         with changed:
             needed = self._refreshes_begun + 1
@@ -472,8 +468,7 @@ class Writer:
             begun = self._refreshes_begun
             state = self.state
         try:
-            steps = refreshed(state)
-            state = self._driver.run(steps if ahead is None else beside(steps, ahead(state)))
+            state = self._driver.run(refreshed(state) if ahead is None else beside(refreshed(state), ahead(state)))
         except BaseException:
             with changed:
                 self._is_refreshing = False

@@ -104,6 +104,8 @@ def newest_state_warmed(keys: Sequence[bytes], cache: TableCache) -> Steps[Store
     manifest = yield from newest(MANIFESTS)
     if manifest is None:
         return None
+    if not keys:
+        return (yield from refreshed(state_at(manifest)))
     return (yield from beside(refreshed(state_at(manifest)), warm(manifest.value.runs, keys, cache)))
 
 
