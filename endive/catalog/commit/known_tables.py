@@ -41,7 +41,9 @@ class KnownTables:
         The change must not have needed the whole past: then the rows have no more than what it added.
         """
         known = self._held.get(rows.base_uuid) if rows.base_uuid is not None else None
-        if known is None or known[0] != rows.base_version or rows.removes_snapshots or not known[1].refs:
+        if known is None or known[0] != rows.base_version or known[1].last_updated_ms != rows.base_updated_ms:
+            return None
+        if rows.removes_snapshots or not known[1].refs:
             return None
         before = {one.snapshot.snapshot_id for one in rows.snapshots_before}
         past = {

@@ -47,6 +47,8 @@ class ChangedRows:
     """Whether snapshots were removed; `after` has the whole past then."""
     snapshots_before: tuple[SnapshotRecord, ...] = ()
     """The snapshots of the base."""
+    base_updated_ms: int = 0
+    """When the base was updated: a table that was dropped and registered again may have its versions again."""
 
     @property
     def is_empty(self) -> bool:
@@ -175,6 +177,7 @@ def _rows(change: TableChange, base: TableView | None, old: TableRecord, new: Ta
         new,
         RemoveSnapshotsUpdate in change.kinds,
         base.snapshots if base is not None else (),
+        old.metadata.last_updated_ms,
     )
 
 

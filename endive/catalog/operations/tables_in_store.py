@@ -122,9 +122,7 @@ class TablesInStore:
     ) -> LoadedTable:
         """Add a table by its metadata file, with all its snapshots, refs and history.
 
-        `overwrite`: a table of this name is replaced, in one transaction; its files stay. The table may have been here
-        before, and was dropped: its versions begin at a number that it never had, the time in milliseconds, so that no
-        commit which was prepared before the drop fits.
+        `overwrite`: a table of this name is replaced, in one transaction; its files stay.
         """
         request = keyed(key, f"register {text_of(name)} by {metadata_location}", self.now_ms())
         return once(
@@ -139,8 +137,7 @@ class TablesInStore:
     ) -> LoadedTable:
         metadata = self.files.read(metadata_location)
         checked_location(name, metadata.location)
-        version = self.now_ms()
-        record = TableRecord(name, version, metadata, metadata_location, version, metadata.last_updated_ms)
+        record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
         installed = self._install(
             record, metadata, has_new_uuid=False, imported=True, overwrite=overwrite, request=request
         )
