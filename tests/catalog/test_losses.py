@@ -13,7 +13,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from endive.catalog import KVCatalog, TableChange
-from endive.catalog.commit import manifests, rebase
+from endive.catalog.commit import chains, manifests, rebase
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.publisher import note_published
 from endive.catalog.maintenance import expiry
