@@ -4,6 +4,8 @@
     __namespaces/{namespace}                     a namespace
     __tables/{namespace}/{table}                 a table
     __views/{namespace}/{view}                   a view
+    __uuids/{uuid}                               the name of the table with this uuid
+    __parts/{uuid}/{digest}                      a large part of a table's record
     __snapshots/{uuid}/{snapshot id}             a snapshot of a table
     __history/{uuid}/{number}                    when which snapshot became current
     __files/{uuid}/{snapshot id}/{path}          a file that a snapshot added, deleted, or has from an expired ancestor
@@ -16,6 +18,7 @@
     __cloning                                    of a catalog that is being made as a clone
     __requests/{idempotency key}                 the stored result of a request that is not a commit
     __grants/{user or group}/{name}              the privileges of a user or a group
+    __webhooks/{name}                            the versions of tables that a receiver of events has been told
 
 Snapshots and files are under the table's uuid, so that a rename writes one record. The levels of a namespace are joined
 by dots, and everything in a name but letters, digits, `_`, `-` and `~` is written as in URLs (`%2E` for a dot): keys
@@ -32,6 +35,8 @@ CATALOG = b"__catalog"
 NAMESPACES = "__namespaces/"
 TABLES = "__tables/"
 VIEWS = "__views/"
+UUIDS = "__uuids/"
+PARTS = "__parts/"
 SNAPSHOTS = "__snapshots/"
 HISTORY = "__history/"
 FILES = "__files/"
@@ -118,6 +123,16 @@ def view_from(key: bytes) -> Identifier:
     return (*_split(namespace), unquote(view))
 
 
+def uuid_key(uuid: UUID) -> bytes:
+    """Return the key of the name of a table, by its uuid."""
+    return f"{UUIDS}{uuid}".encode()
+
+
+def parts_of(uuid: UUID | str) -> bytes:
+    """Return the prefix of the parts of a table's record."""
+    return f"{PARTS}{uuid}/".encode()
+
+
 @lru_cache(maxsize=4096)
 def snapshots_of(uuid: UUID) -> bytes:
     """Return the prefix of a table's snapshots."""
@@ -188,6 +203,11 @@ def cloned_key(uuid: UUID) -> bytes:
 def request_key(key: str) -> bytes:
     """Return the key of the stored result of a request."""
     return f"{REQUESTS}{escaped(key)}".encode()
+
+
+def webhook_key(name: str) -> bytes:
+    """Return the key of the versions that a receiver of events has been told."""
+    return f"__webhooks/{escaped(name)}".encode()
 
 
 def grants_key(kind: str, name: str) -> bytes:
