@@ -99,7 +99,7 @@ def test_a_single_class_has_the_metrics_of_the_short_form_and_no_others(tmp_path
         f"simulation.duration_ms = 60_000\nstorage.provider = 's3'\n[transaction]\n{OPEN}", encoding="utf-8"
     )
     result = CliRunner().invoke(app, ["run", str(file), "--metrics-only", "--json"])
-    names = json.loads(result.output)["metrics"]
+    names = json.loads(result.stdout)["metrics"]
     assert not [name for name in names if name.startswith(("classes.", "tables."))]
 
 
@@ -108,7 +108,7 @@ def test_the_fleet_is_printed_by_class_and_by_table() -> None:
     text = CliRunner().invoke(app, fleet).output
     for word in ("streams", "compaction", "hottest tables", "table 0"):
         assert word in text
-    metrics = json.loads(CliRunner().invoke(app, [*fleet, "--json"]).output)["metrics"]
+    metrics = json.loads(CliRunner().invoke(app, [*fleet, "--json"]).stdout)["metrics"]
     total = metrics["classes.streams.committed_per_s"]["mean"] + metrics["classes.compaction.committed_per_s"]["mean"]
     assert total == pytest.approx(metrics["committed_per_s"]["mean"])
     by_table = sum(
