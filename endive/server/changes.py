@@ -69,6 +69,8 @@ def _check_identifier(identifier: Identifier, asked: CommitTable) -> None:
 
 def _check_update(update: Json) -> None:
     action = update.get("action")
+    if not isinstance(action, str):
+        raise bad_request(f"An update has no action: {action!r}")
     if action in NOT_SUPPORTED:
         raise not_acceptable(f"{NOT_SUPPORTED[action]}: update {action!r}")
     if action == "add-snapshot" and isinstance(update.get("snapshot"), dict):
