@@ -1,8 +1,8 @@
 """Endive: predict how many commits per second Iceberg tables sustain, and a catalog that reaches those rates.
 
 For a notebook: `run` simulates a configuration, `compare` compares two, `capacity` finds the highest load that a
-configuration sustains, `sweep` runs a sweep on Spark. Each takes a dictionary, a path or TOML text, and returns results
-that print as tables and convert to Arrow, pandas and Polars:
+configuration sustains, `advise` ranks changes of it by their effect, `sweep` runs a sweep on Spark. Each takes a
+dictionary, a path or TOML text, and returns results that print as tables and convert to Arrow, pandas and Polars:
 
     import endive
 
@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from endive.pipeline.results import SweepResults
     from endive.pipeline.sweep import run_sweep as sweep
+    from endive.sim.results.advice import advise
+    from endive.sim.results.advice_results import AdviceResults
     from endive.sim.results.capacity_results import CapacityResults, capacity
     from endive.sim.results.comparison import Comparison, compare
     from endive.sim.results.runs import RunResults, run
@@ -32,11 +34,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdviceResults",
     "CapacityResults",
     "Comparison",
     "RunResults",
     "SweepResults",
     "__version__",
+    "advise",
     "capacity",
     "compare",
     "run",
@@ -44,10 +48,12 @@ __all__ = [
 ]
 
 _PLACES = {
+    "AdviceResults": "endive.sim.results.advice_results.AdviceResults",
     "CapacityResults": "endive.sim.results.capacity_results.CapacityResults",
     "Comparison": "endive.sim.results.comparison.Comparison",
     "RunResults": "endive.sim.results.runs.RunResults",
     "SweepResults": "endive.pipeline.results.SweepResults",
+    "advise": "endive.sim.results.advice.advise",
     "capacity": "endive.sim.results.capacity_results.capacity",
     "compare": "endive.sim.results.comparison.compare",
     "run": "endive.sim.results.runs.run",

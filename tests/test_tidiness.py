@@ -155,6 +155,17 @@ CONTEXTS: dict[str, tuple[str, ...]] = {
         "catalog.table_metadata_inlined=false",
         "transaction.isolation=serializable",
     ),
+    "append wherever the log ends": (
+        "catalog.type=append",
+        "catalog.log_append=tail",
+        "storage.latency.tail_append={ value = 20 }",
+        "transaction.metadata_root_read=true",
+    ),
+    "manifest lists that grow": (
+        "catalog.partitions.per_table=[8]",
+        "transaction.partitions.per_txn=2",
+        "transaction.manifest_list_growth_bytes=100000",
+    ),
     "partitions that commit on their own": (
         "catalog.partitions.per_table=[8]",
         "catalog.conflict_granularity=partition",
@@ -217,6 +228,8 @@ VALUES = {
     "catalog.compaction_threshold": ("400",),
     "transaction.retry_timeout_ms": ("100",),
     "transaction.table_manifests": ("7",),
+    "transaction.append_attempts": ("1",),
+    "transaction.runtime_fixed_ms": ("50",),
     "storage.client": ("aws-cpp",),
     "catalog.preset": ("rest",),
     "catalog.service.client": ("boto3",),

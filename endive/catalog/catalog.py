@@ -275,13 +275,15 @@ class KVCatalog(CatalogThroughTime, Closing):
         purge: bool = False,
         expected: LoadedTable | None = None,
         request_id: str | None = None,
+        is_confined: bool = False,
     ) -> None:
         """Remove a table from the catalog; with `purge`, then delete its files too.
 
         A purge that was interrupted, or whose outcome was unknown, is finished by calling it again (`finish_purge`).
         `expected`: only if the table has not changed since it was loaded so; else `CommitConflictError`.
+        `is_confined`: files outside the table's location stay. Files below another table's location always stay.
         """
-        self.tables.drop(table_of(identifier), purge, expected, request_id)
+        self.tables.drop(table_of(identifier), purge, expected, request_id, is_confined)
 
     def finish_purge(self, identifier: Name) -> bool:
         """Delete what is left of a table that was dropped with `purge` under this name; False if nothing is."""

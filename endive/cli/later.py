@@ -28,6 +28,7 @@ COMMANDS = {
     ),
     "report": Later("Write the results of a sweep as one HTML page with charts that works offline.", "report"),
     "capacity": Later("Find the highest offered load that meets a target, with its 95 % confidence interval.", "sim"),
+    "advise": Later("Try the interventions that exist for a configuration, and rank them by their effect.", "sim"),
     "compare": Later("Show two results side by side, and the difference of each metric.", "sim"),
     "providers": Later(
         "List the storage providers: median latency in milliseconds by operation; a dash is a missing capability.",

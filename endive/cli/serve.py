@@ -13,9 +13,10 @@ from endive.cli.catalog.arguments import Endpoint, Properties, as_typed, reach, 
 from endive.cli.console import errors, output, warn
 from endive.errors import ConfigurationError
 from endive.logs import LogForm, show_logs
-from endive.server.access import Tokens, new_token
+from endive.server.access import Callers, new_token
 from endive.server.application import Application
 from endive.server.asgi import Asgi, Limits
+from endive.server.audit import audit_to
 from endive.server.routes import ROOTS
 from endive.server.running import LOOPBACK, is_loopback, listen, server_of, url_of
 
@@ -34,7 +35,11 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = PORT,
     tokens: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="TOML file with the hashes of the bearer tokens that are accepted."),
+        typer.Option(
+            metavar="FILE",
+            envvar="ENDIVE_TOKENS",
+            help="TOML file of callers: hashes of bearer tokens, groups, an identity provider (OpenID Connect).",
+        ),
     ] = None,
     add_token: Annotated[
         str | None,
@@ -47,6 +52,10 @@ def serve(
     create: Annotated[bool, typer.Option("--create", help="Create a catalog where there is none.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Requests that run at the same time.")] = Limits.threads,
     logs: Annotated[LogForm | None, typer.Option("--log", help="Write logs to standard error.")] = None,
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Append which caller changed what, or was refused: a JSON object a line."),
+    ] = None,
     endpoint: Endpoint = None,
     properties: Properties = None,
 ) -> None:
@@ -61,11 +70,13 @@ def serve(
         output.print(f"token: {token}\nfor the file, under [tokens]: {line}", soft_wrap=True)
         return
     named = _warehouses(urls or [])
-    known = Tokens.load(tokens) if tokens is not None else None
+    known = Callers.load(tokens) if tokens is not None else None
     _require_safe(host, known, tls_certificate, tls_key)
     settings = reach(endpoint, properties)
     if logs is not None:
         show_logs(logs, sys.stderr, logging.INFO)
+    if audit_log is not None:
+        audit_to(audit_log)
     with ExitStack() as stack:
         catalogs = {}
         for name, url in named.items():
@@ -110,7 +121,7 @@ def _warehouses(urls: list[str]) -> dict[str, str]:
     return named
 
 
-def _require_safe(host: str, tokens: Tokens | None, certificate: Path | None, key: Path | None) -> None:
+def _require_safe(host: str, tokens: Callers | None, certificate: Path | None, key: Path | None) -> None:
     """Refuse to let other machines in without authentication."""
     problems = []
     if tokens is None and not is_loopback(host):

@@ -13,7 +13,6 @@ from rich.table import Table
 
 from endive.cli.console import JsonOption, Overrides, errors, output, resumable, shown, warn
 from endive.errors import ConfigurationError
-from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan
 from endive.pipeline.results import HEADINGS, SweepResults, series_cells
 from endive.pipeline.sweep import SweepProgress, Target, Where, check_catalog, plan_sweep, run_plan, target_of
@@ -82,7 +81,7 @@ def sweep(
     overrides: Overrides = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Check and size the sweep; run nothing.")] = False,
     clean: Annotated[
-        bool, typer.Option("--clean", help="At the end, delete what interrupted sweeps have left in the directory.")
+        bool, typer.Option("--clean", help="At the end, delete what interrupted starts of the sweep have left.")
     ] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
     as_json: JsonOption = False,
@@ -115,13 +114,17 @@ def sweep(
         target = target_of(out, _default_name(files), catalog or into, endpoint)
         run_and_show(plan, target, Where(master, spark_settings(settings or ()), ship), report, as_json)
         if clean:
-            _clean(target.directory)
+            _clean(target)
 
 
-def _clean(directory: SweepDirectory) -> None:
-    from endive.pipeline.cleaning import clean  # noqa: PLC0415 - PySpark takes a second to load
+def _clean(target: Target) -> None:
+    from endive.pipeline.cleaning import clean, clean_tables  # noqa: PLC0415 - PySpark takes a second to load
 
-    deleted = clean(directory)
+    directory = target.directory
+    if target.is_alone:
+        deleted = clean_tables(str(target.catalog), directory.name, directory.endpoint)
+    else:
+        deleted = clean(directory)
     errors.print(f"deleted {counted(len(deleted), 'file')} of interrupted sweeps", markup=False)
 
 

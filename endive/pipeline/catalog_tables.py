@@ -36,7 +36,17 @@ from endive.pipeline.directory import ABOUT, SweepDirectory, read_parquet
 from endive.pipeline.plan import Run
 from endive.pipeline.run_rows import RUN_SCHEMA, with_breakdown
 from endive.pipeline.saved_sweep import SavedSweep, one_per_run
-from endive.pipeline.table_files import OF_RUN, OF_SWEEP, TEXT, Files, TableFiles, of_run, of_sweep
+from endive.pipeline.table_files import (
+    OF_RUN,
+    OF_SWEEP,
+    TEXT,
+    WRITTEN,
+    Files,
+    TableFiles,
+    of_run,
+    of_sweep,
+    write_prefix,
+)
 from endive.pipeline.transactions import read_transactions
 from endive.sim.results.columns import SCHEMA as TRANSACTION_SCHEMA
 from endive.spark.source.committing import Written, commit, found
@@ -136,9 +146,9 @@ class Publication:
     def table_files(self) -> TableFiles:
         """Return what tasks need in order to write data files for the tables."""
         jobs = {}
-        for name in ("runs", "transactions"):
+        for name in WRITTEN:
             with Place(self.properties, (NAMESPACE, name)).table() as table:
-                jobs[name] = write_job(table)
+                jobs[name] = write_job(table, write_prefix(self.name))
         return TableFiles(self.name, jobs)
 
     def commit(self, bins: Mapping[int, Files], is_last: bool = False) -> None:
@@ -147,7 +157,7 @@ class Publication:
         now_s = time.monotonic()
         if not new or (not is_last and now_s < self._committed_s + COMMIT_S):
             return
-        for table in ("transactions", "runs"):  # a reader who sees a run also sees its transactions
+        for table in WRITTEN:  # a reader who sees a run also sees its transactions
             written = [files[table] for files in new.values() if table in files]
             if written:
                 name = f"{self.name}/{written[0].write_id}/{min(new)}"
@@ -191,10 +201,10 @@ def append_once(place: Place, rows: pa.Table, commit_id: str) -> None:
     commit(place, WriteOptions(), [Written(0, files, uuid, spec_id, job.write_id)], commit_id)
 
 
-def write_job(table: Table) -> WriteJob:
-    """Return what tasks need in order to write data files of a table."""
+def write_job(table: Table, prefix: str = "") -> WriteJob:
+    """Return what tasks need in order to write data files of a table; their write id begins with `prefix`."""
     struct = struct_of(table.schema(), ".".join(table.name()))
-    return WriteJob(without_history(table.metadata), table.io, struct, secrets.token_hex(8))
+    return WriteJob(without_history(table.metadata), table.io, struct, f"{prefix}{secrets.token_hex(8)}")
 
 
 def catalog_at(url: str, endpoint: str | None = None) -> dict[str, str]:

@@ -2,16 +2,24 @@
 
 Left over are: markers of runs in progress; transactions of runs whose rows were never written; files of data sets and
 plans that were replaced; temporary files of killed processes. Nothing of them counts as a result. Files of runs are
-kept, whichever plan asked for them.
+kept, whichever plan asked for them. Of a sweep in tables alone, left over are the data files of tasks that no commit
+has added.
 """
 
 import json
 from collections.abc import Iterator
 
+from endive.catalog import KVCatalog
 from endive.objects.local import TEMPORARY
+from endive.pipeline.catalog_tables import NAMESPACE, catalog_at
 from endive.pipeline.consolidate import INPUTS, TRANSACTIONS
 from endive.pipeline.directory import MARKERS, SweepDirectory, done_in
 from endive.pipeline.saved_sweep import SavedSweep
+from endive.pipeline.table_files import WRITTEN, write_prefix
+from endive.spark.source.writing import delete_files
+
+EVER_UNIX_MS = 2**53
+"""Later than any file: a sweep that has ended writes no more, however young its files are."""
 
 
 def clean(directory: SweepDirectory) -> list[str]:
@@ -26,6 +34,22 @@ def clean(directory: SweepDirectory) -> list[str]:
             file.unlink(missing_ok=True)
         found += [str(file.relative_to(directory.local)) for file in temporary]
     return found
+
+
+def clean_tables(url: str, sweep: str, endpoint: str | None = None) -> list[str]:
+    """Delete the data files of a sweep that are in no snapshot; return them. The sweep may not be running.
+
+    Files of other sweeps in the same tables stay: they may be about to be committed.
+    """
+    sign, deleted = f"-{write_prefix(sweep)}", list[str]()
+    with KVCatalog.open(url, None, catalog_at(url, endpoint), create=False) as catalog:
+        for name in WRITTEN:
+            metadata = catalog.load_table((NAMESPACE, name)).metadata
+            found = catalog.remove_orphan_files((NAMESPACE, name), EVER_UNIX_MS, dry_run=True)
+            own = [path for path in found if sign in path.rpartition("/")[2]]
+            delete_files(catalog.files.io(metadata.location, metadata.properties), own)
+            deleted += own
+    return deleted
 
 
 def _markers(directory: SweepDirectory) -> Iterator[str]:

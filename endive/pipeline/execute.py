@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -78,36 +79,86 @@ def execute(
     bins survive any interruption. Raises `ResultError` if the directory cannot be written, and `SparkUnavailableError`
     if Spark gives up.
     """
+    rounds = _Rounds(plan, progress, is_in_directory=tables is None)
     runs = plan.remaining(done)
-    if not runs:
-        return Executed()
-    job = sweep_job(plan, directory, plan.bins(runs, spark.sparkContext.defaultParallelism), tables)
-
-    def on_reports(reports: Mapping[int, TaskReport]) -> None:
-        if progress:
-            bins = [job.bins[number] for number in reports]
-            files = {number: report.files for number, report in reports.items() if report.files}
-            parts = [] if tables else [job.part(number) for number in reports]
-            progress(Finished(parts, files, sum(len(one.runs) for one in bins), sum(one.seconds for one in bins)))
-
-    try:
-        reports = _SparkJob(spark.sparkContext, job).run(on_reports)
-    finally:
-        with suppress(ResultError):  # must not hide the outcome
-            directory.delete_all(job.markers)
-    statuses = sum((Counter(report.statuses) for report in reports.values()), Counter())
-    return Executed(statuses, [] if tables else [job.part(number) for number in sorted(reports)])
+    while runs:
+        bins = plan.bins(runs, spark.sparkContext.defaultParallelism, rounds.factor)
+        job = sweep_job(plan, directory, bins, tables, rounds.bins)
+        try:
+            rounds.add(job, _SparkJob(spark.sparkContext, job).run(partial(rounds.show, job)))
+        finally:
+            with suppress(ResultError):  # must not hide the outcome
+                directory.delete_all(job.markers)
+        runs = rounds.left
+    return Executed(rounds.statuses, rounds.parts)
 
 
-def sweep_job(plan: Plan, directory: SweepDirectory, bins: Sequence[Bin], tables: TableFiles | None = None) -> SweepJob:
-    """Return the input of the tasks that do these bins."""
+@dataclass
+class _Rounds:
+    """The Spark jobs of a sweep: one for all runs, and others for runs that tasks have given back."""
+
+    plan: Plan
+    progress: RunProgress | None
+    is_in_directory: bool
+    statuses: Counter[str] = field(default_factory=Counter)
+    parts: list[str] = field(default_factory=list)
+    left: tuple[Run, ...] = ()
+    """Runs that the tasks of the last round have given back."""
+    bins: int = 0
+    """Bins of all rounds: the first number of the next one."""
+    files: dict[int, Files] = field(default_factory=dict)
+    _runs: int = 0
+    _estimated_s: float = 0.0
+    _measured_s: float = 0.0
+
+    @property
+    def factor(self) -> float:
+        """Measured cost by estimated cost of the runs so far."""
+        return self._measured_s / self._estimated_s if self._measured_s and self._estimated_s else 1.0
+
+    def show(self, job: SweepJob, reports: Mapping[int, TaskReport]) -> None:
+        """Report the bins that have finished, in the round that is running and before."""
+        if self.progress:
+            runs = sum(sum(report.statuses.values()) for report in reports.values())
+            seconds = sum(self._seconds(job, report) for report in reports.values())
+            files = self.files | _files_of(reports)
+            parts = [*self.parts, *self._parts_of(job, reports)]
+            self.progress(Finished(parts, files, self._runs + runs, self._estimated_s + seconds))
+
+    def add(self, job: SweepJob, reports: Mapping[int, TaskReport]) -> None:
+        """Add a round that has ended."""
+        self.bins += len(job.bins)
+        self.files |= _files_of(reports)
+        self.parts += self._parts_of(job, reports)
+        self.left = tuple(run for report in reports.values() for run in report.left)
+        for report in reports.values():
+            self.statuses += Counter(report.statuses)
+            self._runs += sum(report.statuses.values())
+            self._estimated_s += self._seconds(job, report)
+            self._measured_s += report.cpu_s
+
+    def _seconds(self, job: SweepJob, report: TaskReport) -> float:
+        return job.bins[report.bin].seconds - self.plan.cost(report.left)
+
+    def _parts_of(self, job: SweepJob, reports: Mapping[int, TaskReport]) -> list[str]:
+        return [job.part(number) for number in sorted(reports)] if self.is_in_directory else []
+
+
+def _files_of(reports: Mapping[int, TaskReport]) -> dict[int, Files]:
+    return {number: report.files for number, report in reports.items() if report.files}
+
+
+def sweep_job(
+    plan: Plan, directory: SweepDirectory, bins: Sequence[Bin], tables: TableFiles | None = None, first: int = 0
+) -> SweepJob:
+    """Return the input of the tasks that do these bins, whose numbers begin with `first`."""
     needed = {experiment for one in bins for experiment, _ in one.runs}
     configurations = {
         name: (settings.text, str(Path(settings.source).absolute()))
         for name, settings in plan.settings.items()
         if name in needed
     }
-    return SweepJob(directory, plan.keep, configurations, bins, secrets.token_hex(4), tables)
+    return SweepJob(directory, plan.keep, configurations, dict(enumerate(bins, first)), secrets.token_hex(4), tables)
 
 
 @dataclass
@@ -146,8 +197,8 @@ class _SparkJob:
             reports.add({number: report})
             return report
 
-        numbers = range(len(self.job.bins))
-        runs = sum(len(one.runs) for one in self.job.bins)
+        numbers = list(self.job.bins)
+        runs = sum(len(one.runs) for one in self.job.bins.values())
         title = f"sweep {self.job.directory.name}: {runs:,} runs in {len(numbers):,} bins"
         self.context.setJobGroup(self.job.start, title, interruptOnCancel=True)
         try:

@@ -103,12 +103,13 @@ class Plan:
         """Return the estimated cost of these runs, in seconds of one core."""
         return sum(self.seconds[experiment] for experiment, _ in runs)
 
-    def bins(self, runs: Sequence[Run], cores: int) -> list[Bin]:
+    def bins(self, runs: Sequence[Run], cores: int, factor: float = 1.0) -> list[Bin]:
         """Cut runs into bins of about equal cost, the heaviest runs first.
 
-        Spark starts tasks in the order of the bins: small runs at the end even out the load of the cores.
+        Spark starts tasks in the order of the bins: small runs at the end even out the load of the cores. `factor` is
+        the measured cost of other runs by their estimated cost.
         """
-        low, high = BIN_SECONDS
+        low, high = (bound / factor for bound in BIN_SECONDS)
         target = min(max(self.cost(runs) / (max(cores, 1) * BINS_PER_CORE), low), high)
         bins: list[Bin] = []
         collected: list[Run] = []

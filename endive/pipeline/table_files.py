@@ -3,9 +3,11 @@
 A task's files are named by the write, the bin and the attempt, so attempts do not share files; the driver takes the
 files of one attempt at each bin. A commit adds all bins that have finished since the last one: first their
 transactions, then the rows of their runs, so a reader who sees a run also sees its transactions. Runs whose bin was
-not committed count as not done; their files are in no snapshot, and `endive catalog orphans` finds them.
+not committed count as not done; their files are in no snapshot. `endive sweep --clean` deletes them: their names hold a
+digest of the sweep's name. `endive catalog orphans` finds them, too.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +21,9 @@ from endive.spark.source.writing import WriteJob, write_rows
 TEXT = pa.string()
 OF_SWEEP = pa.field("sweep", TEXT, nullable=False)
 OF_RUN = (pa.field("experiment", TEXT, nullable=False), pa.field("seed", pa.int64(), nullable=False))
+
+WRITTEN = ("transactions", "runs")
+"""Tables that tasks write data files for, in the order of their commits."""
 
 Files = Mapping[str, Written]
 """By table: the files of one bin."""
@@ -40,6 +45,11 @@ class TableFiles:
         batches = (batch for rows in tables for batch in of_sweep(rows, self.sweep).to_batches())
         files = write_rows(job, batches, f"{number:05}-{attempt}")
         return Written(number, files, str(job.metadata.table_uuid), job.metadata.default_spec_id, job.write_id)
+
+
+def write_prefix(sweep: str) -> str:
+    """Return the beginning of every write id of a sweep, by which its files are found among those of other sweeps."""
+    return hashlib.sha256(sweep.encode()).hexdigest()[:10]
 
 
 def of_sweep(rows: pa.Table, sweep: str) -> pa.Table:

@@ -5,6 +5,10 @@ names of its files depend on the bin alone, and the first attempt to create a fi
 changes nothing. A run that raises an error is recorded as `failed`. A result that cannot be written is no failed run:
 it ends the sweep, and the run counts as not done.
 
+A bin that turns out to cost more than `TASK_SECONDS_MAX` is cut: the task writes the rows that it has and gives the
+other runs back, for smaller bins. So a wrong estimate neither keeps one core busy at the end nor makes a killed task
+lose more than seconds.
+
 From the second attempt of a bin on, every run leaves a marker while it is in progress. A run that has ended its process
 twice with a marker is recorded as `crashed` and left out, so that it does not stop the other runs of its bin. The first
 attempt leaves none: three requests for each run would cost more than many runs do.
@@ -25,7 +29,7 @@ from endive import __version__
 from endive.drivers.directory import REPEAT
 from endive.errors import EndiveError, ResultError
 from endive.pipeline.directory import ABOUT, MARKERS, SweepDirectory, first_line, read_parquet
-from endive.pipeline.plan import Bin, Run
+from endive.pipeline.plan import BIN_SECONDS, Bin, Run
 from endive.pipeline.run_rows import RUN_SCHEMA, done_row, not_done_row
 from endive.pipeline.sweep_file import Keep
 from endive.pipeline.table_files import Files, TableFiles, of_run
@@ -36,6 +40,9 @@ from endive.sim.results.summary import Summary
 
 MODEL = f"endive {__version__}, model {MODEL_VERSION}"
 """Version that computes the metrics. All machines of a sweep must agree on it."""
+
+TASK_SECONDS_MAX = 3 * BIN_SECONDS[1]
+"""Processor time after which a task begins no other run."""
 
 CRASHES_MAX = 2
 """A run that has ended its process this often is not tried again."""
@@ -49,7 +56,8 @@ class SweepJob:
     keep: Keep
     configurations: Mapping[str, tuple[str, str]]
     """By experiment: the configuration as TOML, and the file to which its paths are relative."""
-    bins: Sequence[Bin]
+    bins: Mapping[int, Bin]
+    """By number; no other bin of this start of the sweep has the same."""
     start: str
     """Identifies this start of the sweep; markers of earlier starts do not count."""
     tables: TableFiles | None = None
@@ -77,6 +85,10 @@ class TaskReport:
     """Why nothing could be written. The sweep cannot continue."""
     files: Files | None = None
     """The data files of the bin, to be committed; None if its rows are in the directory."""
+    left: tuple[Run, ...] = ()
+    """Runs of the bin that were given back."""
+    cpu_s: float = 0.0
+    """Measured cost of the runs that are done."""
 
 
 def run_bin(job: SweepJob, number: int, attempt: int) -> TaskReport:
@@ -86,28 +98,41 @@ def run_bin(job: SweepJob, number: int, attempt: int) -> TaskReport:
         _check(job.directory, job.model)
         rows = _found(job, number) if attempt else None
         if rows is None:
-            crashes = _crashes(job) if attempt else {}
             kept: list[pa.Table] = []
-            rows = [_run(job, run, attempt, crashes.get(_label(run), 0), kept) for run in job.bins[number].runs]
-            files = _store(job, number, attempt, rows, kept)
+            rows = _rows(job, number, attempt, kept)
+            if job.tables:
+                files = _write_files(job.tables, number, attempt, rows, kept)
+            elif not job.directory.create_part(job.part(number), rows):
+                rows = _found(job, number) or rows  # of an attempt that was faster, and may have done fewer runs
     except ResultError as error:
         return TaskReport(number, {}, error)
-    return TaskReport(number, Counter(row["status"] for row in rows), files=files)
+    done = {(row["experiment"], row["seed"]) for row in rows}
+    left = tuple(run for run in job.bins[number].runs if run not in done)
+    cpu_s = sum(row.get("cpu_s") or 0.0 for row in rows)
+    return TaskReport(number, Counter(row["status"] for row in rows), None, files, left, cpu_s)
 
 
-def _store(
-    job: SweepJob, number: int, attempt: int, rows: list[dict[str, Any]], kept: Sequence[pa.Table]
-) -> Files | None:
-    """Write the rows of a bin: to the directory, or to data files that the Spark driver commits."""
-    if job.tables is None:
-        job.directory.create_part(job.part(number), rows)
-        return None
+def _rows(job: SweepJob, number: int, attempt: int, kept: list[pa.Table]) -> list[dict[str, Any]]:
+    """Do the runs of a bin, at least one, until they have cost too much; return their rows."""
+    crashes = _crashes(job) if attempt else {}
+    started_s, rows = time.process_time(), list[dict[str, Any]]()
+    for run in job.bins[number].runs:
+        if rows and time.process_time() > started_s + TASK_SECONDS_MAX:
+            break
+        rows.append(_run(job, run, attempt, crashes.get(_label(run), 0), kept))
+    return rows
+
+
+def _write_files(
+    tables: TableFiles, number: int, attempt: int, rows: list[dict[str, Any]], kept: Sequence[pa.Table]
+) -> Files:
+    """Write the rows of a bin to data files that the Spark driver commits."""
     try:
         runs = pa.Table.from_pylist(rows, schema=RUN_SCHEMA)
-        return job.tables.write(number, attempt, {"transactions": kept, "runs": [runs]})
+        return tables.write(number, attempt, {"transactions": kept, "runs": [runs]})
     except (OSError, EndiveError) as error:
         problem = f"the rows of a bin cannot be written ({first_line(error)})"
-        raise ResultError(job.tables.sweep, problem, REPEAT) from error
+        raise ResultError(tables.sweep, problem, REPEAT) from error
 
 
 @lru_cache(maxsize=8)

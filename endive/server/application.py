@@ -9,8 +9,8 @@ from endive.catalog.catalog import KVCatalog
 from endive.catalog.model.grants import Privilege
 from endive.errors import CommitConflictError
 from endive.logs import log_error
-from endive.server import namespaces, scans, tables, views
-from endive.server.access import ANYBODY, OWNER, GrantReader, Guard, Principal, Tokens, rules
+from endive.server import audit, namespaces, scans, tables, views
+from endive.server.access import ANYBODY, OWNER, Authenticator, GrantReader, Guard, Principal, rules
 from endive.server.access.guard import REFRESH_S
 from endive.server.configuration import configuration
 from endive.server.errors import HttpError, as_http
@@ -20,7 +20,7 @@ from endive.server.routes import ROOTS, Call, Handler, Route, Router, refused
 
 log = logging.getLogger(__name__)
 
-READ, WRITE, CREATE, MANAGE = Privilege
+READ, MANAGE = Privilege.READ, Privilege.MANAGE
 
 NAMESPACE = "namespaces/{namespace}"
 TABLE = "namespaces/{namespace}/tables/{table}"
@@ -33,10 +33,10 @@ ROUTES = [
     Route("HEAD", NAMESPACE, namespaces.namespace_exists, changes=False, needs=rules.sees_namespace),
     Route("DELETE", NAMESPACE, namespaces.drop_namespace, changes=True, needs=rules.on_namespace(MANAGE)),
     Route(
-        "POST", f"{NAMESPACE}/properties", namespaces.update_properties, changes=True, needs=rules.on_namespace(MANAGE)
+        "POST", f"{NAMESPACE}/properties", namespaces.update_properties, changes=True, needs=rules.changing_namespace
     ),
     Route("GET", f"{NAMESPACE}/tables", tables.list_tables, changes=False, needs=rules.sees_namespace),
-    Route("POST", f"{NAMESPACE}/tables", tables.create_table, changes=True, needs=rules.on_namespace(CREATE)),
+    Route("POST", f"{NAMESPACE}/tables", tables.create_table, changes=True, needs=rules.creating_table),
     Route("POST", f"{NAMESPACE}/register", tables.register_table, changes=True, needs=rules.registering),
     Route("GET", TABLE, tables.load_table, changes=False, needs=rules.on_table(READ)),
     Route("HEAD", TABLE, tables.table_exists, changes=False, needs=rules.on_table(READ)),
@@ -50,11 +50,11 @@ ROUTES = [
     Route("POST", f"{TABLE}/tasks", scans.fetch_tasks, changes=False, needs=rules.on_table(READ)),
     Route("POST", "tables/rename", tables.rename_table, changes=True, needs=rules.renaming("table")),
     Route("GET", f"{NAMESPACE}/views", views.list_views, changes=False, needs=rules.sees_namespace),
-    Route("POST", f"{NAMESPACE}/views", views.create_view, changes=True, needs=rules.on_namespace(CREATE)),
+    Route("POST", f"{NAMESPACE}/views", views.create_view, changes=True, needs=rules.creating_view),
     Route("POST", f"{NAMESPACE}/register-view", views.register_view, changes=True, needs=rules.registering),
     Route("GET", VIEW, views.load_view, changes=False, needs=rules.on_view(READ)),
     Route("HEAD", VIEW, views.view_exists, changes=False, needs=rules.on_view(READ)),
-    Route("POST", VIEW, views.replace_view, changes=True, needs=rules.on_view(WRITE)),
+    Route("POST", VIEW, views.replace_view, changes=True, needs=rules.replacing_view),
     Route("DELETE", VIEW, views.drop_view, changes=True, needs=rules.on_view(MANAGE)),
     Route("POST", "views/rename", views.rename_view, changes=True, needs=rules.renaming("view")),
     Route("POST", "transactions/commit", tables.commit_transaction, changes=True, needs=rules.committing_all),
@@ -105,7 +105,7 @@ class Application:
     """
 
     def __init__(
-        self, warehouses: Mapping[str, KVCatalog], tokens: Tokens | None = None, refresh_s: float = REFRESH_S
+        self, warehouses: Mapping[str, KVCatalog], tokens: Authenticator | None = None, refresh_s: float = REFRESH_S
     ) -> None:
         if not warehouses:
             raise ValueError("a server needs at least one warehouse")
@@ -133,10 +133,15 @@ class Application:
                 self.metrics.conflict(error.table)
             answered = as_http(error, found is not None and is_allowed and found.changes)
             if answered.status >= 500:
-                log_error(log, "failed", error, logging.ERROR, method=request.method, path=request.path)
+                log_error(
+                    log, "failed", error, logging.ERROR, request_id=request.id, method=request.method, path=request.path
+                )
                 log.debug("the error", exc_info=True)
             response = error_response(answered)
-        self.metrics.count(found.operation if found is not None else OTHER, response.status, perf_counter() - began_s)
+        operation = found.operation if found is not None else OTHER
+        self.metrics.count(operation, response.status, perf_counter() - began_s)
+        call, changes = (None, False) if found is None else (found.call, found.changes)
+        audit.record(operation, call, request, response, changes)
         return response
 
     def _find(self, request: Request) -> "_Found":

@@ -59,7 +59,7 @@ class Asgi:
             return
         request_id = random_id()
         try:
-            request = await self._read(scope, receive)
+            request = await self._read(scope, receive, request_id)
             response = await self._run(request)
         except HttpError as error:
             response = error_response(error)
@@ -74,7 +74,7 @@ class Asgi:
         )
         await _respond(response, request_id, scope["method"] == "HEAD", send)
 
-    async def _read(self, scope: Scope, receive: Receive) -> Request:
+    async def _read(self, scope: Scope, receive: Receive, request_id: str) -> Request:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             async with asyncio.timeout(self._limits.body_timeout_s):
@@ -83,7 +83,8 @@ class Asgi:
             raise HttpError(408, "RequestTimeoutException", "The body did not arrive in time") from error
         path = scope.get("raw_path") or scope["path"].encode()
         query = query_of(scope["query_string"].decode("latin-1"))
-        return Request(scope["method"], path.decode("latin-1"), query, headers, body)
+        client = (scope.get("client") or ("",))[0]
+        return Request(scope["method"], path.decode("latin-1"), query, headers, body, request_id, client)
 
     async def _body(self, receive: Receive) -> bytes:
         parts, size, more = [], 0, True

@@ -1,5 +1,6 @@
 """Requests and responses as values: handlers are functions from one to the other, and know nothing of sockets."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,6 +18,12 @@ SEPARATOR = "\x1f"
 PAGE_SIZE_MAX = 1000
 """Entries of a page, whatever the client asks for."""
 
+DEPTH_MAX = 200
+"""Levels of JSON in a body: a schema of structs has three for each of its own."""
+
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+"""Brackets, and strings as a whole, so that brackets in them do not count."""
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -31,6 +38,10 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     """By their names in lower case."""
     body: bytes = b""
+    id: str = ""
+    """The request's id in logs and in the answer's header `x-request-id`."""
+    client: str = ""
+    """The address that it came from."""
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -39,6 +50,8 @@ class Request:
 
     def decoded(self, kind: type[T]) -> T:
         """Return the JSON body as a message; 400 with the place of the first error."""
+        if is_deeper(self.body, DEPTH_MAX):
+            raise bad_request(f"Malformed request: nested more than {DEPTH_MAX} levels deep")
         try:
             return msgspec.json.decode(self.body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -50,6 +63,20 @@ class Request:
         if value not in ("true", "false"):
             raise bad_request(f"{name} is {value!r}, not true or false")
         return value == "true"
+
+
+def is_deeper(body: bytes, levels: int) -> bool:
+    """Whether JSON is nested more than so many levels deep. Code behind it recurses, and would fail halfway."""
+    if body.count(b"[") + body.count(b"{") <= levels:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(body):
+        sign = found[0]
+        depth += sign in (b"[", b"{")
+        depth -= sign in (b"]", b"}")
+        if depth > levels:
+            return True
+    return False
 
 
 def query_of(text: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from endive.errors import ConfigurationError
 from endive.server.access import Tokens
 from endive.server.application import Application
 from endive.server.asgi import Asgi, Limits
+from endive.server.connections import LimitedProtocol
 
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT_S = 30.0
@@ -60,7 +61,7 @@ def server_of(asgi: Asgi, certificate: Path | None = None, key: Path | None = No
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=DRAIN_S,
-        h11_max_incomplete_event_size=64 * 1024,
+        http=LimitedProtocol,
         lifespan="on",
         ssl_certfile=certificate,
         ssl_keyfile=key,

@@ -13,10 +13,11 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertTableUUID
 
 from endive.catalog.commit.change import TableChange
-from endive.catalog.model.grants import Place
+from endive.catalog.model.grants import Place, Privilege
 from endive.catalog.model.names import table_of, text_of
 from endive.catalog.operations.tables_in_store import LoadedTable
 from endive.errors import AlreadyInCatalogError, NotInCatalogError
+from endive.server.access.locations import check_properties
 from endive.server.changes import change_of, lost_field
 from endive.server.configuration import client_properties
 from endive.server.errors import bad_request, missing_file, not_acceptable
@@ -128,7 +129,9 @@ def table_exists(call: Call) -> Response:
 
 def drop_table(call: Call) -> Response:
     """Drop a table; its files stay unless `purgeRequested`."""
-    call.catalog.drop_table(call.table, call.request.flag("purgeRequested"), request_id=call.commit_id)
+    is_confined = not call.guard.may(Privilege.MANAGE)  # on the warehouse
+    purge = call.request.flag("purgeRequested")
+    call.catalog.drop_table(call.table, purge, request_id=call.commit_id, is_confined=is_confined)
     return NO_CONTENT
 
 
@@ -137,6 +140,7 @@ def register_table(call: Call) -> Response:
     asked = call.request.decoded(RegisterTable)
     name = (*call.namespace, asked.name)
     try:
+        check_properties(call.catalog.files.read(asked.metadata_location).properties)
         registered = call.catalog.register_table(name, asked.metadata_location, asked.overwrite, call.commit_id)
     except FileNotFoundError as error:
         raise missing_file(asked.metadata_location) from error

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from endive.sim.catalog import APPENDS_MAX
 from endive.sim.cost import NOTHING, SPEC, Behind, ConflictCost, CostModel
 from endive.sim.latency import FixedLatency, LatencyDistribution
 from endive.timing import to_ms, to_ticks
@@ -61,6 +62,10 @@ class CommitOptions:
     backoff: Backoff | None = None
     retry_timeout_ms: float | None = None
     """No retry starts later than this after the first attempt. None: no such limit."""
+    append_attempts: int = APPENDS_MAX
+    """Appends of an attempt to the catalog's log, or of an entry to a manifest list: a refused one is repeated."""
+    reads_metadata_root: bool = False
+    """Resolving a conflict begins with reading the metadata root of each written table."""
     max_parallel: int = 1
     """Historical manifest lists and manifest files are read and written in batches of so many."""
     metadata_inlined: bool = True
@@ -78,13 +83,13 @@ class CommitOptions:
     entry_bytes: int = 100
     """Size of an intention in an append catalog's log."""
 
-    _known_prices: dict[tuple[str, bool, int], "Prices"] = field(
+    _known_prices: dict[tuple[str, bool, int, int], "Prices"] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 
-    def prices(self, operation: str, ml_append_mode: bool, tables: int) -> "Prices":
-        """Return the requests of such a transaction. Cached."""
-        key = (operation, ml_append_mode, tables)
+    def prices(self, operation: str, ml_append_mode: bool, tables: int, only_read: int = 0) -> "Prices":
+        """Return the requests of a transaction that writes so many tables, and only reads so many others. Cached."""
+        key = (operation, ml_append_mode, tables, only_read)
         if key not in self._known_prices:
             self._known_prices[key] = Prices.of(self, *key)
         return self._known_prices[key]
@@ -111,7 +116,9 @@ class Prices:
         return cls(attempt, attempt, (NOTHING, NOTHING), NOTHING, NOTHING)
 
     @classmethod
-    def of(cls, options: CommitOptions, operation: str, ml_append_mode: bool, tables: int) -> "Prices":
+    def of(
+        cls, options: CommitOptions, operation: str, ml_append_mode: bool, tables: int, only_read: int = 0
+    ) -> "Prices":
         """Compute the prices of every transaction of that type and number of tables."""
         model, unneeded = options.cost_model, options.layout(ml_append_mode)
         row, times = model.row(operation), tables if model.per_table else 1
@@ -123,8 +130,9 @@ class Prices:
             return needed.without(METADATA_KINDS).times(times) + metadata
 
         left, right = row.beside
+        loaded = 0 if model.loads_metadata or options.metadata_inlined else only_read
         return cls(
-            due(row.first + manifests),
+            due(row.first + manifests) + ConflictCost(metadata_reads=loaded),
             due(row.retry + manifests),
             (due(left), due(right)),
             due(ConflictCost(metadata_reads=1)),

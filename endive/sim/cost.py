@@ -50,6 +50,7 @@ class ConflictCost:
     metadata_writes: int = 0
     heads: int = 0
     """Requests for an object's existence or length; they take as long as reading nothing."""
+    metadata_root_reads: int = 0
 
     def __add__(self, other: "ConflictCost") -> "ConflictCost":
         return ConflictCost(**{kind: getattr(self, kind) + getattr(other, kind) for kind in REQUEST_KINDS})
@@ -122,6 +123,8 @@ class CostModel:
     """The last failed attempt still reads the catalog and resolves the conflict before it gives up."""
     per_table: bool = False
     """A transaction over several tables pays for each."""
+    loads_metadata: bool = True
+    """Table metadata that is not inlined is read at the transaction's start. False: in the first attempt."""
     metadata_inlined: bool = False
     """Default of `catalog.table_metadata_inlined`."""
     retries: int = 4
@@ -168,9 +171,12 @@ SPEC = CostModel(
     "spec",
     "unchecked",
     "as the specification describes it; compared with no library",
-    operations=_conflict_rows(OperationCost(first=_ATTEMPT, retry=_ATTEMPT + _REFRESH), _CONVOY, NOTHING, NOTHING),
+    operations=_conflict_rows(
+        OperationCost(first=_ATTEMPT + _REFRESH, retry=_ATTEMPT + _REFRESH), _CONVOY, NOTHING, NOTHING
+    ),
     publish=_WRITE_METADATA,
     resolves_last=True,
+    loads_metadata=False,
     metadata_inlined=True,
     retries=10,
     backoff_ms=None,

@@ -1,12 +1,13 @@
 """A transaction's storage requests: made one by one or in batches, and counted."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
 from endive.errors import InvariantError
-from endive.sim.catalog import CatalogSnapshot, Partitions
+from endive.sim.catalog import CatalogSnapshot, Partitions, TableMetadata
 from endive.sim.commit_options import CommitOptions
 from endive.sim.cost import ConflictCost
 from endive.sim.storage import StorageProvider
@@ -14,9 +15,6 @@ from endive.timing import Latency, to_ticks, together
 
 BATCHED = frozenset({"historical_ml_reads", "manifest_file_reads", "manifest_file_writes"})
 """Kinds that `max_parallel` applies to."""
-
-APPENDS_MAX = 1_000
-"""Physical attempts to append one manifest-list entry. An attempt to commit that loses so many races has failed."""
 
 OBJECTS: Mapping[str, str] = {
     "metadata_reads": "table_metadata",
@@ -27,7 +25,16 @@ OBJECTS: Mapping[str, str] = {
     "manifest_file_reads": "manifest_file",
     "manifest_file_writes": "manifest_file",
     "heads": "head",
+    "metadata_root_reads": "metadata_root",
 }
+
+
+@dataclass(frozen=True)
+class SeenSnapshot(CatalogSnapshot):
+    """The catalog as a transaction saw it that appends to manifest lists."""
+
+    list_bytes: int = 0
+    """Bytes of the entries in the longest of its lists."""
 
 
 class Requests:
@@ -39,10 +46,13 @@ class Requests:
         options: CommitOptions,
         tables: Collection[int],
         partitions: Partitions | None,
+        ml_append: bool = False,
     ) -> None:
         self._storage = storage
         self._options = options
+        self._ml_append = ml_append
         self._tables = sorted(tables)
+        self._partitions = partitions if options.manifest_list_append.per_partition else None
         self._lists = self._list_keys(partitions)
         self._known: dict[str, tuple[int, bool]] = {}
         self.made: Counter[str] = Counter()
@@ -86,36 +96,53 @@ class Requests:
 
     def _varies(self, key: str) -> bool:
         """Whether the objects of this kind change in size during a run."""
-        return key == "manifest_list" and self._options.manifest_list_growth_bytes > 0
+        return key == "manifest_list" and (self._options.manifest_list_growth_bytes > 0 or self._ml_append)
 
     def _size_bytes(self, kind: str, snapshot: CatalogSnapshot) -> int:
         options = self._options
         if kind == "manifest_list":
-            version = max(snapshot.get_table(table).version for table in self._tables)
-            return options.manifest_list_bytes + version * options.manifest_list_growth_bytes
+            commits = max(self._commits(snapshot.get_table(table)) for table in self._tables)
+            appended = snapshot.list_bytes if isinstance(snapshot, SeenSnapshot) else 0
+            return options.manifest_list_bytes + commits * options.manifest_list_growth_bytes + appended
         return {
             "manifest_file": options.manifest_file_bytes,
             "table_metadata": options.table_metadata_bytes,
         }.get(kind, 0)
 
+    def _commits(self, table: TableMetadata) -> int:
+        """Return the commits to the manifest list of a table; of lists for each partition, to the longest."""
+        if self._partitions is None:
+            return table.version
+        written = self._partitions.get(table.table_id, ())
+        return max((table.partition_versions[part] for part in written), default=0)
+
     # ML+: manifest lists that grow by appends.
 
-    def append_entries(self, snapshot: CatalogSnapshot) -> Latency[bool]:
+    def with_lengths(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+        """Return the snapshot with the present lengths of the lists that this transaction appends to."""
+        if not self._ml_append:
+            return snapshot
+        longest = max((self._storage.objects.lengths[key] for key in self._lists), default=0)
+        return SeenSnapshot(snapshot.seq, snapshot.tables, snapshot.timestamp_ms, longest)
+
+    def append_entries(self, snapshot: CatalogSnapshot, is_late: Callable[[], bool]) -> Latency[bool]:
         """Append a tentative entry to each manifest list. It counts for readers only once the commit succeeds.
 
-        False: a list was so contended that the attempt gave up.
+        False: a list was so contended that the attempt gave up. `is_late` says when no append is to be repeated.
         """
         size_bytes = self._size_bytes("manifest_list", snapshot)
         for key in self._lists:
-            if not (yield from self._append_entry(key, size_bytes)):
+            if not (yield from self._append_entry(key, size_bytes, is_late)):
                 return False
         return True
 
-    def _append_entry(self, key: str, size_bytes: int) -> Latency[bool]:
+    def _append_entry(self, key: str, size_bytes: int, is_late: Callable[[], bool]) -> Latency[bool]:
         """Append at the offset last seen; a failed append reports the new one, so the retry costs no read."""
         offset, sealed = self._known[key]
         entry_bytes = self._options.manifest_list_append.entry_bytes
-        for _ in range(APPENDS_MAX):
+        for sent in range(self._options.append_attempts):
+            if sent and is_late():
+                return False
             if sealed:
                 yield from self._storage.read(key, size_bytes)
                 self.made["manifest_list_reads"] += 1

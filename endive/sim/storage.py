@@ -58,6 +58,9 @@ __all__ = [
 Trust = Literal["checked", "partly", "unchecked"]
 """Whether something was compared with measurements of the real thing."""
 
+APPENDS = ("append", "tail_append")
+"""Appends at an offset, and wherever the object ends."""
+
 SERVER_ROWS = ("work", "work_read", "work_write")
 """Latencies of a server's work for one commit: its own, and those of the table metadata that it reads and writes."""
 
@@ -185,9 +188,12 @@ class StorageProvider(ABC):
         into success by serving the request again. By default the store decides when `cas` or `append` returns; a
         request that the provider itself refuses is not put to `decide`.
         """
-        send, step = (self.append, size_bytes) if operation == "append" else (self.cas, 1)
-        result = yield from send(key, self._objects.accepted[key], size_bytes)
-        self._objects.accepted[key] += step * result.success
+        if operation == "tail_append":
+            result = yield from self.tail_append(key, size_bytes)
+        else:
+            send, step = (self.append, size_bytes) if operation == "append" else (self.cas, 1)
+            result = yield from send(key, self._objects.accepted[key], size_bytes)
+            self._objects.accepted[key] += step * result.success
         landed = result.success and bool(decide())
         return StorageResult(landed, result.latency_ms, size_bytes, *self._objects.state(key))
 
@@ -296,11 +302,11 @@ class Profile:
 
     def contention_of(self, operation: str) -> Contention:
         """Return how requests of this kind to one object slow each other down."""
-        return self.append_contention or self.contention if operation == "append" else self.contention
+        return self.append_contention or self.contention if operation in APPENDS else self.contention
 
     def decision_of(self, operation: str) -> float:
         """Return the share of the round trip after which a conditional request is decided."""
-        special = self.append_decision if operation == "append" else None
+        special = self.append_decision if operation in APPENDS else None
         return self.decision if special is None else special
 
     @property

@@ -19,7 +19,7 @@ from typing import ClassVar
 from endive.sim.catalog import Catalog, CatalogSnapshot, IntentionRecord, Partitions
 from endive.sim.commit_options import CommitOptions, Prices
 from endive.sim.cost import NOTHING, ConflictCost, OperationCost
-from endive.sim.operations import OPERATIONS, SNAPSHOT_KINDS, Operation, OperationType, SnapshotKind
+from endive.sim.operations import OPERATIONS, SNAPSHOT_KINDS, Operation, SnapshotKind
 from endive.sim.outcome import DEFAULT_CLASS, NO_WRITER, TransactionResult, TransactionStatus
 from endive.sim.requests import Requests
 from endive.sim.storage import StorageProvider
@@ -28,16 +28,9 @@ from endive.timing import Latency, Spent, timed, to_ms, to_ticks
 
 __all__ = [
     "PURPOSES",
-    "TRANSACTION_TYPES",
-    "AppendTransaction",
     "ConflictDetector",
     "FastAppendTransaction",
-    "IcebergTransaction",
     "MergeAppendTransaction",
-    "OverwriteTransaction",
-    "ReplacePartitionsTransaction",
-    "RewriteTransaction",
-    "RowDeltaTransaction",
     "Transaction",
     "TransactionResult",
     "TransactionStatus",
@@ -99,7 +92,7 @@ class Transaction(ABC):
         self.events: Counter[str] = Counter()
         self.spent = Spent(*PURPOSES)
         self._options = CommitOptions()
-        self._before_commit_ticks = 0
+        self._before_commit_ticks = self._started_ticks = 0
         self._gave_up = False
         """The last attempt could not append its manifest-list entries."""
         self._operation = next((one for name, one in OPERATIONS.items() if name == self.operation_type), _OTHER)
@@ -120,10 +113,12 @@ class Transaction(ABC):
         """Run the transaction; yield the milliseconds of everything that takes time."""
         self._catalog, self._storage, self._detector = catalog, storage, conflict_detector
         self._max_retries, self._ml_append, self._options = max_retries, ml_append_mode, options
-        self._prices = options.prices(self.operation_type, ml_append_mode, len(self.tables_written))
+        tables = (len(self.tables_written), len(self.reads.keys() - self.tables_written))
+        self._prices = options.prices(self.operation_type, ml_append_mode, *tables)
         if type(self).get_per_attempt_cost is not Transaction.get_per_attempt_cost:
             self._prices = Prices.constant(self.get_per_attempt_cost(ml_append_mode))
-        self._requests = Requests(storage, options, self.tables_written, self.partitions_written)
+        written = (self.tables_written, self.partitions_written)
+        self._requests = Requests(storage, options, *written, ml_append_mode)
         self.status = TransactionStatus.EXECUTING
         self._snapshot = yield from self._read_catalog()
         self._start = self.job_start or self._snapshot
@@ -136,8 +131,8 @@ class Transaction(ABC):
         return self.result()
 
     def _load_metadata(self) -> Latency[None]:
-        """Read the metadata of each table that the transaction is about, unless the catalog holds it."""
-        if not self._options.metadata_inlined:
+        """Read the metadata of each table concerned, unless the catalog holds it or the first attempt reads it."""
+        if self._options.cost_model.loads_metadata and not self._options.metadata_inlined:
             tables = self.tables_written | self.reads.keys()
             yield from self._pay_conflict_cost(ConflictCost(metadata_reads=len(tables)), "catalog_read")
 
@@ -147,12 +142,14 @@ class Transaction(ABC):
     # The commit loop.
 
     def _commit_loop(self) -> Latency[bool]:
-        model, started_ticks = self._options.cost_model, self.spent.total_ticks
-        must_prepare = True
+        model, must_prepare = self._options.cost_model, True
+        self._started_ticks = self.spent.total_ticks
         if model.refreshes_first:
             yield from self._refresh(self._start)
         for attempt in range(self._max_retries + 1):
-            if self.abort_reason or (attempt > 0 and self._timed_out(started_ticks)):
+            if attempt > 0 and not self.abort_reason and self._is_late():
+                self.abort_reason = "retry_timeout"
+            if self.abort_reason:
                 return False
             self.total_retries = attempt
             ready = not must_prepare or (yield from self._prepare(first=attempt == 0))
@@ -176,12 +173,17 @@ class Transaction(ABC):
             yield from timed(_wait(delay_ms), self.spent, "backoff")
         return must_prepare
 
-    def _timed_out(self, started_ticks: int) -> bool:
+    def _is_late(self) -> bool:
+        """Whether the time for retries is over."""
         limit_ms = self._options.retry_timeout_ms
-        if limit_ms is None or self.spent.total_ticks - started_ticks <= to_ticks(limit_ms):
-            return False
-        self.abort_reason = "retry_timeout"
-        return True
+        return limit_ms is not None and self.spent.total_ticks - self._started_ticks > to_ticks(limit_ms)
+
+    @property
+    def _deadline_ms(self) -> float | None:
+        limit_ms = self._options.retry_timeout_ms
+        if limit_ms is None:
+            return None
+        return to_ms(to_ticks(self.submit_time_ms) + self._started_ticks + to_ticks(limit_ms))
 
     def _prepare(self, first: bool) -> Latency[bool]:
         """Write the files that the swap publishes. False: the attempt has failed, and a swap is not tried."""
@@ -192,7 +194,7 @@ class Transaction(ABC):
             yield from timed(both, self.spent, "per_attempt_io")
         yield from self._merge_manifests()
         if self._ml_append:
-            appends = self._requests.append_entries(self._snapshot)
+            appends = self._requests.append_entries(self._snapshot, self._is_late)
             self._gave_up = not (yield from timed(appends, self.spent, "per_attempt_io"))
             if self._gave_up:
                 return False
@@ -233,6 +235,8 @@ class Transaction(ABC):
             self.reads if self._options.serializable else {},
             self._operation.snapshot,
             self._merged,
+            self._options.append_attempts,
+            self._deadline_ms,
         )
         commit = self._catalog.commit(self._snapshot.seq, writes, self.now_ms, intention)
         result = yield from timed(commit, self.spent, "catalog_commit")
@@ -279,6 +283,8 @@ class Transaction(ABC):
     def get_conflict_cost(self, n_snapshots_behind: int, ml_append_mode: bool) -> ConflictCost:
         """Return the further requests of a retry that overlaps and has missed so many snapshots."""
         cost = self._row.conflict(n_snapshots_behind, self.manifests_per_concurrent_commit)
+        if self._options.reads_metadata_root:
+            cost += ConflictCost(metadata_root_reads=len(self.tables_written))
         return cost.without(self._options.layout(ml_append_mode))
 
     @property
@@ -289,7 +295,8 @@ class Transaction(ABC):
         yield from timed(self._requests.make(cost, self._snapshot), self.spent, purpose)
 
     def _read_catalog(self) -> Latency[CatalogSnapshot]:
-        return timed(self._catalog.read(self.now_ms), self.spent, "catalog_read")
+        snapshot = yield from timed(self._catalog.read(self.now_ms), self.spent, "catalog_read")
+        return self._requests.with_lengths(snapshot)
 
     # Intervening commits.
 
@@ -430,58 +437,6 @@ class ValidatedOverwriteTransaction(Transaction):
 
     def should_abort_on_real_conflict(self) -> bool:
         return True
-
-
-class IcebergTransaction(Transaction):
-    """One of Iceberg's operations: `OPERATIONS` says what it validates."""
-
-    def can_have_real_conflict(self) -> bool:
-        return self._operation.is_validated
-
-    def should_abort_on_real_conflict(self) -> bool:
-        return True
-
-
-class AppendTransaction(IcebergTransaction):
-    """Adds files, and merges manifests once a table has enough of them."""
-
-    operation_type = "append"
-
-
-class OverwriteTransaction(IcebergTransaction):
-    """Replaces data files by others."""
-
-    operation_type = "overwrite"
-
-
-class RowDeltaTransaction(IcebergTransaction):
-    """Adds data files and delete files."""
-
-    operation_type = "row_delta"
-
-
-class ReplacePartitionsTransaction(IcebergTransaction):
-    """Replaces all files of the partitions that it writes."""
-
-    operation_type = "replace_partitions"
-
-
-class RewriteTransaction(IcebergTransaction):
-    """Compaction: replaces data files by fewer ones with the same rows."""
-
-    operation_type = "rewrite"
-
-
-TRANSACTION_TYPES: Mapping[OperationType, type[Transaction]] = {
-    "fast_append": FastAppendTransaction,
-    "merge_append": MergeAppendTransaction,
-    "validated_overwrite": ValidatedOverwriteTransaction,
-    "append": AppendTransaction,
-    "overwrite": OverwriteTransaction,
-    "row_delta": RowDeltaTransaction,
-    "replace_partitions": ReplacePartitionsTransaction,
-    "rewrite": RewriteTransaction,
-}
 
 
 def _wait(delay_ms: float) -> Latency[None]:

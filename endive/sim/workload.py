@@ -32,7 +32,8 @@ from endive.sim.selectors import (
     UniformTableSelector,
 )
 from endive.sim.streams import StreamFamily, stream_name
-from endive.sim.transaction import TRANSACTION_TYPES, ConflictDetector, Transaction
+from endive.sim.transaction import ConflictDetector, Transaction
+from endive.sim.transaction_types import TRANSACTION_TYPES
 from endive.timing import to_ms, to_ticks
 
 
@@ -85,6 +86,8 @@ class WorkloadConfig:
     """None: uniform."""
 
     manifests_per_concurrent_commit: float = 1.5
+    runtime_fixed_ms: float = 0.0
+    """Added to every runtime."""
     parts: int = 1
     """Commits that the work of a job is divided into. Each is a transaction; they follow one another."""
     closed: ClosedLoop | None = None
@@ -184,7 +187,7 @@ class Workload:
         return TRANSACTION_TYPES[self._operation_type(number)](
             self.txn_id(number),
             submit_time_ms,
-            to_ms(to_ticks(self.config.runtime.sample(self._draw("runtime", number))) // self.config.parts),
+            to_ms(self._runtime_ticks(number) // self.config.parts),
             written,
             partitions_written,
             reads=partitions_read,
@@ -221,6 +224,10 @@ class Workload:
             else:
                 reads[table] = chosen
         return {table: parts for table, parts in reads.items() if parts}, writes
+
+    def _runtime_ticks(self, number: int) -> int:
+        drawn_ms = self.config.runtime.sample(self._draw("runtime", number))
+        return to_ticks(drawn_ms) + to_ticks(self.config.runtime_fixed_ms)
 
     def _operation_type(self, number: int) -> OperationType:
         u = self._draw("operation", number).random()

@@ -1,8 +1,8 @@
 """Sends this package to a cluster's executors, so that their Python needs only its dependencies.
 
 The package travels as an archive that Spark unpacks in the working directory of each executor; `PYTHONPATH` names that
-directory, so the daemon finds its module there. The compiled engine is part of it: Numba recognises its files by the
-time and size of the source, which the archive keeps, and by the processor; on another kind it compiles again.
+directory, so the daemon finds its module there. The compiled engine is part of it: Numba recognises its files by a hash
+of the source and by the processor; on another kind it compiles again.
 
 A complete environment, made with conda-pack or venv-pack, needs no code of ours: docs/spark.md has the two settings.
 """

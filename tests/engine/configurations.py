@@ -103,8 +103,9 @@ def _distribution(draw: Draw, low: float, high: float) -> dict[str, Any]:
 
 
 LATENCIES = (
-    "read", "write", "cas", "cas_failure", "append", "append_failure", "catalog_read", "catalog_cas", "catalog_append",
-    "compaction_cas", "table_metadata_read", "manifest_list_read", "manifest_list_write", "manifest_list_append",
+    "read", "write", "cas", "cas_failure", "append", "append_failure", "tail_append", "catalog_read", "catalog_cas",
+    "catalog_append", "compaction_cas", "metadata_root_read",
+    "table_metadata_read", "manifest_list_read", "manifest_list_write", "manifest_list_append",
     "manifest_file_write", "head_read",
 )  # fmt: skip
 
@@ -126,6 +127,7 @@ def _storage(draw: Draw) -> dict[str, Any]:
     }
     if draw.random() < 0.7:
         storage["latency"].setdefault("append", {"median": 20.0, "sigma": 0.3})
+        storage["latency"].setdefault("tail_append", {"median": 15.0, "sigma": 0.3})
     if draw.random() < 0.3:
         del storage["decision"]
     if draw.random() < 0.5:
@@ -152,6 +154,7 @@ def _catalog(draw: Draw, tables: int) -> tuple[dict[str, Any], int]:
         catalog |= {
             "compaction_threshold": draw.choice([0, 500, 2_000, 16_000_000]),
             "compaction_max_entries": draw.choice([0, 1, 5, 20]),
+            "log_append": draw.choice(["offset", "offset", "tail"]),
             "log_entry_size": draw.choice([50, 100]),
             "log_entry_read_ms": draw.choice([0.0, 0.0, 1.5]),
         }
@@ -217,6 +220,10 @@ def _transaction(draw: Draw, tables: int, partitions: int) -> dict[str, Any]:
         "operation_types": _mix(draw),
     }
     transaction |= _arrivals(draw) | _retries(draw)
+    if draw.random() < 0.5:
+        transaction["append_attempts"] = draw.choice([1, 2, 5, 100])
+    if draw.random() < 0.3:
+        transaction |= {"runtime_fixed_ms": draw.choice([5.0, 300.5]), "metadata_root_read": draw.random() < 0.5}
     if draw.random() < 0.5:
         transaction["partitions"] = _selection(draw, partitions)
     if draw.random() < 0.5:

@@ -193,8 +193,7 @@ def test_writers_of_a_closed_loop_begin_in_the_order_of_their_numbers() -> None:
     assert reference.table["t_commit"].to_pylist()[:2] == [1.5, 4.5]  # the second reads the first one's entry
 
 
-def test_an_attempt_that_cannot_append_its_entry_fails_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endive.sim.requests.APPENDS_MAX", 2)
+def test_an_attempt_that_cannot_append_its_entry_fails_like_any_other() -> None:
     text = """
         simulation.duration_ms = 1_000
         storage.provider = "instant"
@@ -209,6 +208,7 @@ def test_an_attempt_that_cannot_append_its_entry_fails_like_any_other(monkeypatc
         think.value = 1
         runtime.value = 0
         retry = 3
+        append_attempts = 2
         manifest_list_mode = "append"
         operation_types.fast_append = 1
         """

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from endive.spark.session import spark_session
+from tests.pyspark_sockets import close_sockets_of_pyspark
 from tests.servers.conftest import ANY_KEYS
 
 QUICK = {
@@ -16,8 +17,7 @@ QUICK = {
     "spark.sql.adaptive.enabled": "false",
 }
 
-SPARK_LEAVES_ITS_SOCKETS = "ignore:unclosed <socket.socket.*:ResourceWarning"
-"""PySpark 4.1 reads results through sockets that it leaves to the garbage collector."""
+close_sockets_of_pyspark()
 
 
 @pytest.fixture(scope="session")
@@ -37,4 +37,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
-            item.add_marker(pytest.mark.filterwarnings(SPARK_LEAVES_ITS_SOCKETS))

@@ -46,6 +46,11 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "the plan is cleaned": ("cleaning.py", "if info.path != shown)", ")"),
     "incomplete measures look complete": ("consolidate.py", "    directory.delete(INPUTS)\n", ""),
     "measures of another plan are current": ("consolidate.py", "\"plan\": sweep.about.get(\"plan\"), \"files\": files", "\"plan\": None, \"files\": {}"),
+    "files of other sweeps are cleaned": ("cleaning.py", "own = [path for path in found if sign in path.rpartition(\"/\")[2]]", "own = list(found)"),
+    "runs that were given back are lost": (TASK, "left = tuple(run for run in job.bins[number].runs if run not in done)", "left = ()"),
+    "the slower attempt's rows count": (TASK, "rows = _found(job, number) or rows", "rows = rows"),
+    "a bin is never cut": (TASK, "if rows and time.process_time()", "if False and time.process_time()"),
+    "measured cost makes bins larger": ("plan.py", "(bound / factor for bound in BIN_SECONDS)", "(bound * factor for bound in BIN_SECONDS)"),
     "validation costs nothing": ("cost.py", "validating * missed * SECONDS_PER_READ", "0.0"),
     "bins are committed again": ("catalog_tables.py", "        self.published |= {str(number) for number in new}\n", ""),
 }  # fmt: skip

@@ -5,19 +5,23 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from endive.errors import ResultError
 from endive.pipeline import SweepResults, run_sweep, table_files
-from endive.pipeline.catalog_tables import Publication, catalog_at, fetch, read_runs, sweeps_in
+from endive.pipeline.catalog_tables import Publication, catalog_at, fetch, read_runs, sweeps_in, write_job
+from endive.pipeline.cleaning import clean_tables
 from endive.pipeline.consolidate import consolidate
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.execute import sweep_job
 from endive.pipeline.opening import open_results
 from endive.pipeline.plan import Bin, Plan
+from endive.pipeline.run_rows import RUN_SCHEMA, not_done_row
 from endive.pipeline.saved_sweep import SavedSweep
+from endive.pipeline.table_files import Files, TableFiles, write_prefix
 from endive.pipeline.task import SweepJob, run_bin
 from endive.pipeline.transactions import read_transactions
 from endive.sim.engines import simulate
@@ -136,13 +140,14 @@ def test_measures_of_a_fetched_sweep_are_those_of_the_directory(spark: SparkSess
         assert ours.equals(theirs)
 
 
-def alone(lake: Lake, tmp_path: Path, plan: Plan) -> tuple[Publication, SweepJob]:
-    """A sweep that lives in tables alone, ready for its only task."""
+def alone(lake: Lake, tmp_path: Path, plan: Plan, bins: int = 1) -> tuple[Publication, SweepJob]:
+    """A sweep that lives in tables alone, ready for its tasks."""
     directory = SweepDirectory(tmp_path / "in progress")
     directory.prepare(plan)
     publication = Publication(lake.url, "small", directory, alone=True).__enter__()
     publication.begin(plan.runs)
-    return publication, sweep_job(plan, directory, [Bin(plan.runs, 1.0)], publication.table_files())
+    chosen = [Bin(plan.runs[number::bins], 1.0) for number in range(bins)]
+    return publication, sweep_job(plan, directory, chosen, publication.table_files())
 
 
 def test_of_two_attempts_at_a_bin_one_is_committed_and_once(tmp_path: Path) -> None:
@@ -161,6 +166,35 @@ def test_of_two_attempts_at_a_bin_one_is_committed_and_once(tmp_path: Path) -> N
     assert found == kept
     assert job.directory.parts() == []
     assert publication.begin(plan.runs) == set(plan.runs)  # a repeated command finds all of them done
+
+
+def test_bins_that_finish_later_are_added_and_earlier_ones_stay_once(tmp_path: Path) -> None:
+    lake, plan = Lake(tmp_path / "lake"), small_plan(tables="[1]", scales="[2000]")
+    publication, job = alone(lake, tmp_path, plan, bins=2)
+    finished: dict[int, Files] = {}
+    for number in job.bins:
+        finished[number] = run_bin(job, number, attempt=0).files or {}
+        publication.commit(finished, is_last=True)
+
+    assert snapshots(lake, "runs") == 2
+    assert sorted((row["experiment"], row["seed"]) for row in rows_in(lake, "runs")) == sorted(plan.runs)
+
+
+def test_cleaning_deletes_the_files_of_lost_attempts_and_of_no_other_sweep(tmp_path: Path) -> None:
+    lake, plan = Lake(tmp_path / "lake"), small_plan(tables="[1]", scales="[2000]")
+    publication, job = alone(lake, tmp_path, plan)
+    committed, lost = (run_bin(job, 0, attempt).files or {} for attempt in (0, 1))
+    publication.commit({0: committed}, is_last=True)
+    with lake.table("sweep.runs") as table:
+        other = TableFiles("other", {"runs": write_job(table, write_prefix("other"))})
+    row = not_done_row(*plan.runs[0], "failed", "ValueError: no")
+    theirs = other.write(0, 0, {"runs": [pa.Table.from_pylist([row], schema=RUN_SCHEMA)]})
+
+    assert clean_tables(lake.url, "small") == [file.file_path for file in lost["runs"].files]
+
+    left = {file.file_path for files in (committed, theirs) for file in files["runs"].files}
+    assert {path.as_uri() for path in lake.data_files() if "/runs-" in str(path)} == left
+    assert clean_tables(lake.url, "small") == []
 
 
 def rows_in(lake: Lake, table: str) -> list[dict[str, object]]:
@@ -208,7 +242,6 @@ def without_cpu(results: SweepResults, name: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:unclosed <socket.socket.*:ResourceWarning")  # PySpark's
 def test_the_commands_from_sweep_to_report(endive: CommandLine) -> None:  # noqa: F811 - the fixture
     endive.write("few.toml", sweep_text(tables="[1]"))
     url = (endive.directory / "lake").as_uri()

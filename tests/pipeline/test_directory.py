@@ -1,8 +1,10 @@
 """The directory of a sweep on any object store: what is created once, errors as one message, and two sweeps in one."""
 
+import json
 import pickle
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from endive.drivers.directory import Directory
@@ -12,6 +14,7 @@ from endive.pipeline.cleaning import clean
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.execute import sweep_job
 from endive.pipeline.plan import Bin, Plan
+from endive.pipeline.run_rows import not_done_row
 from endive.pipeline.saved_sweep import SavedSweep
 from endive.pipeline.task import SweepJob, run_bin
 from endive.testing.fault_injection import FaultInjectingStore, FaultProbabilities
@@ -144,11 +147,41 @@ def test_two_sweeps_in_one_directory_keep_their_plans_apart(tmp_path: Path) -> N
 def test_a_second_sweep_with_the_same_plan_changes_nothing(tmp_path: Path) -> None:
     directory = SweepDirectory(tmp_path)
     directory.prepare(small_plan())
+    about = json.loads(directory.read("about.json") or b"")
+    directory.write("about.json", json.dumps({**about, "created": "2026-01-01T00:00:00+00:00"}).encode())
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     directory.prepare(small_plan())
 
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_runs_are_done_if_a_row_says_so_and_the_plan_asks_for_them(tmp_path: Path) -> None:
+    plan, other = small_plan(tables="[1]", scales="[2000]"), small_plan(tables="[3]", scales="[2000]")
+    directory = leave_runs(tmp_path, other)
+    leave_runs(tmp_path, plan, plan.runs[:1], start="second")
+    bad = [not_done_row(*run, status, "no") for run, status in zip(plan.runs[1:], ("failed", "crashed"), strict=True)]
+    directory.create_part(directory.part("third", 0), bad)
+
+    assert directory.done(plan) == {plan.runs[0]}
+
+
+def test_runs_without_their_transactions_are_not_done(tmp_path: Path) -> None:
+    plan = small_plan(keep="transactions", tables="[1]", scales="[2000]")
+    directory = leave_runs(tmp_path, plan)
+    directory.delete(directory.transactions(*plan.runs[1]))
+
+    assert directory.done(plan) == {plan.runs[0], plan.runs[2]}
+
+
+def test_a_part_that_is_foreign_or_gone_is_named_with_the_remedy(tmp_path: Path) -> None:
+    directory = SweepDirectory(tmp_path)
+    directory.create_table("runs/part-foreign.parquet", pa.table({"experiment": ["a"], "seed": [1]}))
+
+    with pytest.raises(ResultError, match=r"part-foreign.parquet: does not hold the rows of runs; delete it"):
+        list(directory.read_parts(directory.parts()))
+    with pytest.raises(ResultError, match=r"part-gone.parquet: has disappeared; repeat the sweep"):
+        list(directory.read_parts(["runs/part-gone.parquet"]))
 
 
 def test_cleaning_removes_what_no_result_needs_and_nothing_else(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from endive.errors import ResultError
 from endive.pipeline import execute as execution
 from endive.pipeline.directory import SweepDirectory
-from endive.pipeline.execute import RunProgress, execute
+from endive.pipeline.execute import Finished, RunProgress, execute
 from endive.pipeline.plan import Plan, Run
 from endive.pipeline.task import SweepJob, TaskReport, run_bin
 from endive.sim.engines import simulate
@@ -73,6 +73,32 @@ def test_every_run_gives_the_row_that_it_gives_alone(spark: SparkSession, tmp_pa
     assert reported[-1][0] == 18
     assert reported[-1][1] == pytest.approx(plan.cost(plan.runs))
     assert not list(tmp_path.glob("**/*.part"))
+
+
+def test_runs_that_tasks_give_back_are_done_in_another_round(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def impatient(job: SweepJob, number: int, attempt: int) -> TaskReport:
+        from endive.pipeline import task  # in the worker's process
+
+        before, task.TASK_SECONDS_MAX = task.TASK_SECONDS_MAX, 0.0
+        try:
+            return run_bin(job, number, attempt)
+        finally:
+            task.TASK_SECONDS_MAX = before
+
+    monkeypatch.setattr(execution, "run_bin", impatient)
+    plan, reported = small_plan(), list[Finished]()
+
+    assert executed(plan, tmp_path, spark, reported.append) == (0, {"done": 18})
+
+    assert present(rows_of(tmp_path)) == present(expected_rows(plan))
+    starts = {path.name.split("-")[1] for path in tmp_path.glob("runs/part-*")}
+    assert len(starts) > 1  # one for each round
+    assert len({path.name.split("-")[2] for path in tmp_path.glob("runs/part-*")}) == len(reported[-1].parts)
+    assert reported[-1].runs == 18
+    assert reported[-1].seconds == pytest.approx(plan.cost(plan.runs))
+    assert [one.runs for one in reported] == sorted(one.runs for one in reported)
 
 
 def test_done_runs_are_not_repeated(spark: SparkSession, tmp_path: Path) -> None:

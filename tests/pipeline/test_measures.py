@@ -1,5 +1,6 @@
 """Measures computed without Spark: what they are, and when they count as complete."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,13 @@ from endive.pipeline.consolidate import consolidate, is_current
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.estimates import estimates_of
 from endive.pipeline.opening import open_results
+from endive.pipeline.plan import Plan
 from endive.pipeline.results import series_cells
 from endive.pipeline.run_rows import METRICS, not_done_row
+from endive.pipeline.sweep_file import parse_group
 from tests.pipeline.another_engine import differences, means_over_seeds
 from tests.pipeline.saved import leave_runs
-from tests.pipeline.sweeps import small_plan
+from tests.pipeline.sweeps import small_plan, sweep_text
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +103,17 @@ def test_experiments_without_runs_have_no_seeds(tmp_path: Path) -> None:
     counts = [row["seeds_done"] for row in open_results(directory).measures("experiments").to_pylist()]
 
     assert sorted(counts) == [0, 0, 3]
+
+
+def test_groups_have_the_seeds_that_they_ask_for(tmp_path: Path) -> None:
+    """Two groups share an experiment; the seeds of one are not those of the other."""
+    few = sweep_text(tables="[1]", scales="[2000]").replace("1..3", "2..2")
+    plan = Plan((parse_group(sweep_text(tables="[1]"), "all.toml"), parse_group(few, "few.toml")))
+
+    runs = open_results(leave_runs(tmp_path, plan)).measures("runs").to_pylist()
+
+    seeds = Counter((row["family"], row["seed"]) for row in runs)
+    assert seeds == {("all", 1): 3, ("all", 2): 3, ("all", 3): 3, ("few", 2): 1}
 
 
 @pytest.mark.parametrize(("usable", "fails", "shown"), [(4.0, None, "≥ 4"), (4.0, 8.0, "4"), (None, 2.0, "< 2")])

@@ -72,6 +72,14 @@ def test_every_run_is_in_exactly_one_bin_the_heaviest_first() -> None:
     assert all(one.seconds == pytest.approx(plan.cost(one.runs)) for one in bins)
 
 
+def test_runs_that_cost_more_than_estimated_get_smaller_bins() -> None:
+    plan = plan_of('[grid]\n"transaction.inter_arrival.scale" = [20, 50, 100]\n"catalog.num_tables" = [1, 2, 3, 5, 9]')
+    estimated, measured = (plan.bins(plan.runs, 1, factor) for factor in (1.0, 50.0))
+
+    assert sorted(run for one in measured for run in one.runs) == sorted(plan.runs)
+    assert len(measured) > 2 * len(estimated)
+
+
 def test_done_runs_are_not_planned_again() -> None:
     plan = plan_of('[grid]\n"catalog.num_tables" = [1, 2]')
     done = set(plan.runs[:3])

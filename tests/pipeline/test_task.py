@@ -1,5 +1,6 @@
 """The task of a bin, without Spark: rows, failures, crashes, and results that cannot be written."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from endive.errors import ResultError
 from endive.pipeline import task
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.execute import sweep_job
-from endive.pipeline.plan import Bin, Plan
+from endive.pipeline.plan import Bin, Plan, Run
+from endive.pipeline.run_rows import done_row
 from endive.pipeline.task import SweepJob, run_bin
 from tests.pipeline.sweeps import rows_of, small_plan
 
@@ -57,6 +59,40 @@ def test_an_error_of_a_run_is_recorded_in_its_row(tmp_path: Path, monkeypatch: p
     assert {row["message"] for row in rows_of(tmp_path)} == {"MemoryError: no room"}
 
 
+def test_a_bin_that_costs_too_much_gives_runs_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = small_plan()
+    job = job_of(tmp_path, plan)
+    monkeypatch.setattr(task, "TASK_SECONDS_MAX", 0.0)
+
+    first = run_bin(job, 0, attempt=0)
+    monkeypatch.undo()
+    second = run_bin(job, 0, attempt=1)
+
+    assert (first.statuses, first.left) == ({"done": 1}, plan.runs[1:3])
+    assert (second.statuses, second.left) == (first.statuses, first.left)  # its rows are those of the first attempt
+    assert first.cpu_s > 0.0
+    assert len(rows_of(tmp_path)) == 1
+
+
+def test_the_rows_of_the_faster_attempt_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = small_plan()
+    job = job_of(tmp_path, plan)
+    simulate = task._simulate
+
+    def overtaken(job: SweepJob, run: Run) -> Any:
+        """While an attempt simulates, another one with fewer runs ends."""
+        summary = simulate(job, run)
+        rows = [done_row(*plan.runs[0], summary[0], 0.5)]
+        job.directory.create_part(job.part(0), rows)
+        return summary
+
+    monkeypatch.setattr(task, "_simulate", overtaken)
+    report = run_bin(job, 0, attempt=0)
+
+    assert (report.statuses, report.left) == ({"done": 1}, plan.runs[1:3])
+    assert report.cpu_s == 0.5
+
+
 def test_a_run_that_left_two_markers_is_recorded_as_crashed(tmp_path: Path) -> None:
     plan = small_plan()
     job = job_of(tmp_path, plan)
@@ -72,3 +108,12 @@ def test_a_directory_that_another_machine_does_not_see_is_reported(tmp_path: Pat
     (tmp_path / "here").rename(tmp_path / "elsewhere")
 
     assert "does not exist on" in str(run_bin(job, 0, attempt=1).error)
+
+
+def test_a_machine_with_another_version_does_no_run(tmp_path: Path) -> None:
+    job = replace(job_of(tmp_path, small_plan()), model="endive 9.9.9, model 99")
+
+    report = run_bin(job, 0, attempt=0)
+
+    assert (report.statuses, job.directory.parts()) == ({}, [])
+    assert "the sweep needs endive 9.9.9, model 99; install the same version on every machine" in str(report.error)

@@ -13,7 +13,7 @@ from pyiceberg.catalog import load_catalog
 from endive.catalog import KVCatalog
 from endive.errors import ConfigurationError
 from endive.server import Limits, RunningServer, serve_in_background
-from endive.server.access import Tokens, new_token
+from endive.server.access import Callers, new_token
 from endive.server.running import is_loopback, listen
 from tests.server.calls import SCHEMA, VERSION
 
@@ -109,7 +109,7 @@ def test_tokens_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
     file.write_text(f"[tokens]\n{line}\n")
 
-    assert Tokens.load(file).principal({"authorization": f"Bearer {token}"}).name == "ada"
+    assert Callers.load(file).principal({"authorization": f"Bearer {token}"}).name == "ada"
     assert token not in file.read_text()
 
 
@@ -128,4 +128,4 @@ def test_a_wrong_tokens_file_is_reported(tmp_path: Path, content: str, problem: 
     file.write_text(content)
 
     with pytest.raises(ConfigurationError, match=problem):
-        Tokens.load(file)
+        Callers.load(file)

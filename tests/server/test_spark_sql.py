@@ -17,11 +17,10 @@ from endive.cli.spark_sql import statements
 from endive.errors import SparkUnavailableError
 from endive.server import serve_in_background
 from endive.spark.sql import packages, settings_at_start, sql_session
+from tests.pyspark_sockets import close_sockets_of_pyspark
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),  # PySpark
-    pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin")
+close_sockets_of_pyspark()
 
 
 def test_statements_are_split_outside_quotes_and_comments() -> None:

@@ -3,7 +3,7 @@
 import http.client
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +20,8 @@ class Refusals:
     """Every so many requests one is refused; 0: none."""
     denial: tuple[int, bytes] | None = None
     """Status and body for every write; None: writes are passed on."""
+    interrupt: Callable[[bool], None] | None = None
+    """Called in every request: with False before it takes effect, with True afterwards and before the reply."""
     requests: int = 0
     refused: int = 0
     lost: int = 0
@@ -54,6 +56,8 @@ def handler_for(upstream: str, refusals: Refusals) -> type[BaseHTTPRequestHandle
         def pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             number = refusals.next()
+            if refusals.interrupt:
+                refusals.interrupt(False)
             if refusals.denial and self.command in ("PUT", "POST", "DELETE"):
                 self.answer(*refusals.denial)
                 return
@@ -69,6 +73,8 @@ def handler_for(upstream: str, refusals: Refusals) -> type[BaseHTTPRequestHandle
                 content = reply.read()
             finally:
                 connection.close()
+            if refusals.interrupt:
+                refusals.interrupt(True)
             if is_refused:
                 refusals.lost += 1
                 self.close_connection = True

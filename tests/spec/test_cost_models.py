@@ -12,7 +12,8 @@ import pytest
 from endive.sim.commit_options import CommitOptions
 from endive.sim.config.configuration import parse_configuration
 from endive.sim.cost import COST_MODELS, ICEBERG, NOTHING, PYICEBERG, REQUEST_KINDS, SPEC, ConflictCost, CostModel
-from endive.sim.transaction import TRANSACTION_TYPES, Transaction
+from endive.sim.transaction import Transaction
+from endive.sim.transaction_types import TRANSACTION_TYPES
 from tests.instruments import WatchedCatalog, drain, fixed_provider
 from tests.support import NEVER, catalog_of, commit, fast_append, merge_append, overwrite, run
 

@@ -11,7 +11,7 @@ from endive.sim.cost import COST_MODELS
 from endive.sim.engines import simulate
 from endive.sim.operations import OPERATION_TYPES, OPERATIONS
 from endive.sim.results.statistics import RunResult
-from endive.sim.transaction import TRANSACTION_TYPES
+from endive.sim.transaction_types import TRANSACTION_TYPES
 
 BASE = """
 simulation = { duration_ms = 120_000, trim_start_ms = 0, trim_end_ms = 0 }

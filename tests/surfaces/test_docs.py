@@ -18,6 +18,7 @@ from endive.catalog.settings import SETTINGS, Setting
 from endive.cli.app import app
 from endive.sim.config.reference import Key, keys
 from endive.sim.results.metrics import METRICS
+from tests.pyspark_sockets import close_sockets_of_pyspark
 from tests.surfaces.catalog_tables import aging_table, beside_table, s3_table
 from tests.surfaces.files import CommandLine
 from tests.surfaces.spark_tables import speed_table
@@ -109,8 +110,8 @@ def test_a_file_named_in_a_command_exists(document: str, line: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
-@pytest.mark.filterwarnings("ignore:unclosed <socket.socket.*:ResourceWarning")  # PySpark's
 def test_the_readme_shows_what_the_demo_prints(endive: CommandLine) -> None:
+    close_sockets_of_pyspark()
     printed = [line.strip() for line in endive("demo").out.splitlines() if line.strip()]
     shown = {line.strip() for line in text_of(ROOT / "README.md").splitlines()}
     assert [line for line in printed[1:] if line not in shown] == []  # the first has a time that depends on the machine

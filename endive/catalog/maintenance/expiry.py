@@ -12,7 +12,14 @@ from endive.catalog.commit.manifests import all_files, read_list
 from endive.catalog.connection import open_place
 from endive.catalog.maintenance.candidates import named_by, orphans, overlaps, reachable, unneeded
 from endive.catalog.maintenance.clean_up import delete_pending
-from endive.catalog.maintenance.protection import held_by, locations_at, owned, owned_location
+from endive.catalog.maintenance.protection import (
+    held_by,
+    locations_at,
+    other_locations,
+    owned,
+    owned_location,
+    without_others,
+)
 from endive.catalog.maintenance.purge import clear_dropped, delete_files, require_gc_enabled
 from endive.catalog.maintenance.retention import expiring, removal
 from endive.catalog.model.catalog_records import SnapshotRecord
@@ -72,7 +79,9 @@ def _delete_unneeded(
     held = held_by(tables.store, checkpoints, table.uuid)
     remaining = {one.snapshot_id: one for one in (*view.metadata.snapshots, *held.snapshots)}
     io = tables.files.io(table.metadata.location, table.metadata.properties)
-    return delete_files(io, owned(unneeded(io, gone, list(remaining.values())), location))
+    others = tables.store.read_cached(lambda tx: other_locations(tx, table.uuid))
+    found = owned(unneeded(io, gone, list(remaining.values())), location)
+    return delete_files(io, without_others(found, table.metadata.location, others))
 
 
 def _view_and_location(tx: StoreTransaction, name: Identifier) -> Steps[tuple[TableView, str | None]]:

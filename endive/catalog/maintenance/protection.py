@@ -103,5 +103,30 @@ def owned(paths: Iterable[str], location: str | None) -> list[str]:
     """Return the files that a table owns."""
     if location is None:
         return list(paths)
-    prefix = path_of(location).rstrip("/") + "/"
-    return [path for path in paths if path_of(path).startswith(prefix)]
+    return [path for path in paths if path_of(path).startswith(_folder(location))]
+
+
+def other_locations(tx: StoreTransaction, uuid: UUID) -> Steps[tuple[str, ...]]:
+    """Return the locations of all other tables."""
+    rows = yield from tx.scan(TABLES.encode())
+    records = [TableRecord.decoded(body) for _, body in rows]
+    return tuple(one.metadata.location for one in records if one.uuid != uuid)
+
+
+def without_others(paths: Iterable[str], location: str, others: Iterable[str]) -> list[str]:
+    """Return the files that are not below another table's location.
+
+    A table's writer can name any file in a manifest, and must not have the files of other tables deleted so. Of
+    locations inside each other, the inner one decides.
+    """
+    own, folders = _folder(location), [_folder(one) for one in others]
+
+    def is_own(path: str) -> bool:
+        depth = len(own) if path.startswith(own) else 0
+        return not any(path.startswith(folder) and len(folder) > depth for folder in folders)
+
+    return [path for path in paths if is_own(path_of(path))]
+
+
+def _folder(location: str) -> str:
+    return path_of(location).rstrip("/") + "/"

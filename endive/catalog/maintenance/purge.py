@@ -11,7 +11,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.maintenance.candidates import named_by, reachable
-from endive.catalog.maintenance.protection import held_by, owned, owned_location
+from endive.catalog.maintenance.protection import held_by, other_locations, owned, owned_location, without_others
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.operations.checkpoint_rows import holding
@@ -82,6 +82,8 @@ class _DroppedView:
     view: TableView
     location: str | None
     """Where its own files are, if it is cloned."""
+    others: tuple[str, ...]
+    """The locations of other tables."""
 
 
 def _dropped_view(tx: StoreTransaction, uuid: UUID) -> Steps[_DroppedView | None]:
@@ -90,7 +92,8 @@ def _dropped_view(tx: StoreTransaction, uuid: UUID) -> Steps[_DroppedView | None
         return None
     view = yield from whole_view(tx, dropped.table)
     location = yield from owned_location(tx, uuid)
-    return _DroppedView(dropped, view, location)
+    others = yield from other_locations(tx, uuid)
+    return _DroppedView(dropped, view, location, others)
 
 
 def _purge(files: MetadataFiles, found: _DroppedView) -> FileNotFoundError | CorruptObjectError | None:
@@ -99,7 +102,9 @@ def _purge(files: MetadataFiles, found: _DroppedView) -> FileNotFoundError | Cor
     problems: list[FileNotFoundError | CorruptObjectError] = []
     io = files.io(metadata.location, metadata.properties)
     paths = files_to_purge(io, metadata, found.view.record.metadata_location, problems)
-    delete_files(io, owned(paths, found.location))
+    if found.dropped.is_confined:
+        paths = owned(paths, metadata.location)
+    delete_files(io, without_others(owned(paths, found.location), metadata.location, found.others))
     return problems[0] if problems else None
 
 

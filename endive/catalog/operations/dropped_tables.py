@@ -53,6 +53,8 @@ class DroppedTable:
     table: TableRecord
     purge: bool
     """Whether its files are to be deleted."""
+    is_confined: bool = False
+    """Whether only files below the table's location are: the caller may not delete others."""
 
     @property
     def uuid(self) -> UUID:
@@ -61,14 +63,15 @@ class DroppedTable:
 
     def encoded(self) -> bytes:
         """Return the JSON."""
-        return to_json({"purge": self.purge, "table": from_json(self.table.encoded())})
+        return to_json({"purge": self.purge, "confined": self.is_confined, "table": from_json(self.table.encoded())})
 
     @staticmethod
     @decodes("a dropped table's record")
     def decoded(body: bytes) -> "DroppedTable":
         """Return the record of a JSON."""
         fields = from_json(body)
-        return DroppedTable(TableRecord.decoded(to_json(fields["table"])), fields["purge"])
+        table = TableRecord.decoded(to_json(fields["table"]))
+        return DroppedTable(table, fields["purge"], fields.get("confined", False))
 
 
 def batches(rows: Sequence[T]) -> Iterator[Sequence[T]]:

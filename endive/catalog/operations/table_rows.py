@@ -202,11 +202,16 @@ def require_unused_uuid(tx: StoreTransaction, uuid: UUID) -> Steps[None]:
 
 
 def drop_table(
-    tx: StoreTransaction, identifier: Identifier, uuid: UUID | None, version: int | None = None, purge: bool = False
+    tx: StoreTransaction,
+    identifier: Identifier,
+    uuid: UUID | None,
+    version: int | None = None,
+    purge: bool = False,
+    is_confined: bool = False,
 ) -> Steps[TableRecord]:
     """Remove a table and return its record; its other rows are deleted later, and with `purge` its files.
 
-    `uuid`, `version`: only if the table has this uuid and this version.
+    `uuid`, `version`: only if the table has this uuid and this version. `is_confined`: no files outside its location.
     """
     record = yield from require_table(tx, identifier)
     if uuid is not None and record.uuid != uuid:
@@ -214,7 +219,7 @@ def drop_table(
     if version is not None and record.version != version:
         problem = f"it is being written: version {version} was to be dropped, and it is at {record.version} now"
         raise CommitConflictError(text_of(identifier), f"{problem}; stop its writers, then drop it")
-    tx.put(dropped_key(record.uuid), DroppedTable(record, purge).encoded())
+    tx.put(dropped_key(record.uuid), DroppedTable(record, purge, is_confined).encoded())
     tx.delete(table_key(identifier))
     yield from forget_place(tx, Place("table", uuid=str(record.uuid)))
     return record

@@ -238,7 +238,14 @@ class TablesInStore:
 
         once(self.store, request, run, lambda _: None)
 
-    def drop(self, name: Identifier, purge: bool, expected: LoadedTable | None, key: str | None = None) -> None:
+    def drop(
+        self,
+        name: Identifier,
+        purge: bool,
+        expected: LoadedTable | None,
+        key: str | None = None,
+        is_confined: bool = False,
+    ) -> None:
         """Remove a table, then its rows, and with `purge` its files. `key`: an idempotency key."""
         request = keyed(key, f"drop table {text_of(name)}{' with its files' * purge}", self.now_ms())
 
@@ -246,9 +253,16 @@ class TablesInStore:
             if purge:
                 self.finish_purge(name)
 
-        once(self.store, request, lambda: self._drop(name, purge, expected, request), replay)
+        once(self.store, request, lambda: self._drop(name, purge, expected, request, is_confined), replay)
 
-    def _drop(self, name: Identifier, purge: bool, expected: LoadedTable | None, request: KeyedRequest | None) -> None:
+    def _drop(
+        self,
+        name: Identifier,
+        purge: bool,
+        expected: LoadedTable | None,
+        request: KeyedRequest | None,
+        is_confined: bool,
+    ) -> None:
         try:
             found = self.store.read(lambda tx: table_rows.require_table(tx, name)) if expected is None else expected
         except NotInCatalogError:
@@ -261,7 +275,8 @@ class TablesInStore:
 
         def drop(tx: StoreTransaction) -> Steps[None]:
             # By its uuid: if the outcome is unknown, another table may have been created before the second try.
-            yield from recorded(tx, request, table_rows.drop_table(tx, name, found.uuid, version, purge))
+            dropped = table_rows.drop_table(tx, name, found.uuid, version, purge, is_confined)
+            yield from recorded(tx, request, dropped)
 
         dropping(lambda: self.store.transact(drop))
         finish_drop(self.store, self.files, found.uuid, self.now_ms())

@@ -75,6 +75,9 @@ class Guard:
         self.pinned: dict[Identifier, Place] = {}
         """Tables and views that only grants of their own allow: another one may get the name at any time."""
 
+        self.touched: list[Identifier] = []
+        """The namespaces, tables and views that the request names, for the audit log."""
+
     def _records(self) -> tuple[GrantsRecord, ...]:
         if self._grants is None:
             self._grants = self._reader.read(self.principal, newest=False)
@@ -139,6 +142,7 @@ class Guard:
 
     def require(self, privilege: Privilege, namespace: Identifier = ()) -> None:
         """Refuse unless the caller has a privilege on a namespace, or on the warehouse."""
+        self._touch(namespace)
         if not self.may(privilege, namespace):
             raise self.refused(privilege, f"namespace {text_of(namespace)}" if namespace else "the warehouse")
 
@@ -152,6 +156,7 @@ class Guard:
 
         One that does not exist is a 404 only for a caller who could see it there.
         """
+        self._touch(name)
         if self.may_on(privilege, kind, name):
             return
         if not self._exists(kind, name) and (
@@ -159,6 +164,10 @@ class Guard:
         ):
             raise NotInCatalogError(kind.title(), text_of(name))
         raise self.refused(privilege, f"{kind} {text_of(name)}")
+
+    def _touch(self, name: Identifier) -> None:
+        if name and name not in self.touched:
+            self.touched.append(name)
 
     def _exists(self, kind: ObjectKind, name: Identifier) -> bool:
         return self._uuid(kind, name) is not None

@@ -4,12 +4,21 @@ A route cannot be declared without a rule. Rules look at the path and, where the
 table of a transaction, both names of a rename.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from endive.catalog.model.grants import Privilege
 from endive.catalog.model.names import Identifier
 from endive.server.access.guard import ObjectKind
-from endive.server.messages import CommitTable, CommitTransaction, CreateNamespace, Json, Rename
+from endive.server.access.locations import check_namespace, check_new, check_updates
+from endive.server.messages import (
+    CommitTable,
+    CommitTransaction,
+    CreateNamespace,
+    CreateTable,
+    CreateView,
+    Rename,
+    UpdateProperties,
+)
 from endive.server.routes import Call, levels_of
 
 Rule = Callable[[Call], None]
@@ -60,27 +69,56 @@ def registering(call: Call) -> None:
 
 def creating_namespace(call: Call) -> None:
     """Require the privilege to create in the namespace around the new one, or in the warehouse."""
-    call.guard.require(Privilege.CREATE, tuple(call.request.decoded(CreateNamespace).namespace)[:-1])
+    asked = call.request.decoded(CreateNamespace)
+    call.guard.require(Privilege.CREATE, tuple(asked.namespace)[:-1])
+    check_namespace(call, asked.properties)
+
+
+def changing_namespace(call: Call) -> None:
+    """Require `manage` on the namespace in the path, and more for its location."""
+    call.guard.require(Privilege.MANAGE, call.namespace)
+    check_namespace(call, call.request.decoded(UpdateProperties).updates)
+
+
+def creating_table(call: Call) -> None:
+    """Require the privilege to create in the namespace in the path."""
+    call.guard.require(Privilege.CREATE, call.namespace)
+    asked = call.request.decoded(CreateTable)
+    check_new(call, "table", asked.location, asked.properties or {})
+
+
+def creating_view(call: Call) -> None:
+    """Require the privilege to create in the namespace in the path."""
+    call.guard.require(Privilege.CREATE, call.namespace)
+    asked = call.request.decoded(CreateView)
+    check_new(call, "view", asked.location, asked.properties or {})
+
+
+def replacing_view(call: Call) -> None:
+    """Require the privilege to write to the view in the path."""
+    call.guard.require_on(Privilege.WRITE, "view", call.table)
+    check_updates(call, "view", call.table, call.request.decoded(CommitTable).updates)
 
 
 def committing(call: Call) -> None:
     """Require the privilege to write to the table in the path, or to create it."""
-    require_commit(call, call.table, call.request.decoded(CommitTable).requirements)
+    require_commit(call, call.table, call.request.decoded(CommitTable))
 
 
 def committing_all(call: Call) -> None:
     """Require the privileges on every table of a transaction."""
     for one in call.request.decoded(CommitTransaction).table_changes:
         if one.identifier is not None:  # without one the request is malformed
-            require_commit(call, (*one.identifier.namespace, one.identifier.name), one.requirements)
+            require_commit(call, (*one.identifier.namespace, one.identifier.name), one)
 
 
-def require_commit(call: Call, name: Identifier, requirements: Sequence[Json]) -> None:
+def require_commit(call: Call, name: Identifier, asked: CommitTable) -> None:
     """Refuse a commit. A commit that creates its table fails if the table exists, so it needs no privilege on it."""
-    if any(one.get("type") == "assert-create" for one in requirements):
+    if any(one.get("type") == "assert-create" for one in asked.requirements):
         call.guard.require(Privilege.CREATE, name[:-1])
     else:
         call.guard.require_on(Privilege.WRITE, "table", name)
+    check_updates(call, "table", name, asked.updates)
 
 
 def renaming(kind: ObjectKind) -> Rule:

@@ -9,9 +9,8 @@ import hmac
 import json
 import re
 import secrets
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
+from typing import Any
 
 from endive.errors import ConfigurationError
 from endive.server.access.principals import OWNER, Principal
@@ -45,18 +44,14 @@ class Tokens:
         return cls({hashed(token): OWNER})
 
     @classmethod
-    def load(cls, path: Path) -> "Tokens":
-        """Return the tokens in a TOML file: a table `tokens` of names and hashes, `ada = "sha256:…"`.
+    def parsed(cls, content: Mapping[str, Any], source: str) -> "Tokens":
+        """Return the tokens in a file's content: a table `tokens` of names and hashes, `ada = "sha256:…"`.
 
         A table `groups` may have lists of names: `analysts = ["ada"]`.
         """
-        try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigurationError(str(path), [f"cannot be read: {error}"]) from error
         found = content.get("tokens")
         if not isinstance(found, dict) or not found:
-            raise ConfigurationError(str(path), ['there is no table [tokens] with lines such as `ada = "sha256:…"`'])
+            raise ConfigurationError(source, ['there is no table [tokens] with lines such as `ada = "sha256:…"`'])
         wrong = [
             f'{name}: not "sha256:" and 64 hexadecimal digits; `endive serve --new-token {name}` makes one'
             for name, value in found.items()
@@ -68,7 +63,7 @@ class Tokens:
         twice = {value for value in found.values() if list(found.values()).count(value) > 1}
         wrong += [f"{name}: another name has the same hash" for name, value in found.items() if value in twice]
         if wrong:
-            raise ConfigurationError(str(path), wrong)
+            raise ConfigurationError(source, wrong)
         return cls(
             {
                 value.removeprefix(PREFIX): Principal(name, tuple(one for one in groups if name in groups[one]))
@@ -76,19 +71,29 @@ class Tokens:
             }
         )
 
-    def principal(self, headers: Mapping[str, str]) -> Principal:
-        """Return the caller of a request; 401 without a known token."""
-        given = headers.get("authorization", "")
-        if not given.lower().startswith(SCHEME):
-            raise _refused("A bearer token is missing")
-        digest = hashed(given[len(SCHEME) :].strip())
+    def find(self, token: str) -> Principal | None:
+        """Return the caller of a token; None if it is not known."""
+        digest = hashed(token)
         found = None
         for known, principal in self._principals.items():  # all of them: the time says nothing about which one matched
             if hmac.compare_digest(known, digest):
                 found = principal
-        if found is None:
-            raise _refused("The bearer token is not known")
         return found
+
+    def principal(self, headers: Mapping[str, str]) -> Principal:
+        """Return the caller of a request; 401 without a known token."""
+        found = self.find(bearer(headers))
+        if found is None:
+            raise refused("The bearer token is not known")
+        return found
+
+
+def bearer(headers: Mapping[str, str]) -> str:
+    """Return the bearer token of a request; 401 without one."""
+    given = headers.get("authorization", "")
+    if not given.lower().startswith(SCHEME):
+        raise refused("A bearer token is missing")
+    return given[len(SCHEME) :].strip()
 
 
 def _wrong_groups(groups: object, names: Mapping[str, object]) -> list[str]:
@@ -105,5 +110,6 @@ def _wrong_groups(groups: object, names: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _refused(message: str) -> HttpError:
+def refused(message: str) -> HttpError:
+    """Return the error of a request without a valid token."""
     return HttpError(401, "NotAuthorizedException", message, {"www-authenticate": 'Bearer realm="endive"'})

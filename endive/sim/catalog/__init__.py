@@ -2,9 +2,17 @@
 
 from endive.sim.catalog.append import AppendCatalog, LogLimits
 from endive.sim.catalog.cas import CASCatalog, Catalog, InstantCatalog, ServiceCatalog
-from endive.sim.catalog.types import CatalogSnapshot, CommitResult, IntentionRecord, Partitions, TableMetadata
+from endive.sim.catalog.types import (
+    APPENDS_MAX,
+    CatalogSnapshot,
+    CommitResult,
+    IntentionRecord,
+    Partitions,
+    TableMetadata,
+)
 
 __all__ = [
+    "APPENDS_MAX",
     "AppendCatalog",
     "CASCatalog",
     "Catalog",

@@ -3,7 +3,9 @@
 Races, and the cost of each outcome:
 
 * *Physical* failure: the log has grown since the writer last saw it. The failed append returns the new length, so the
-  retry costs no read. Commits to other tables cause nothing more than this.
+  retry costs no read. Commits to other tables cause nothing more than this. A commit sends a limited number of
+  appends and then fails like any other: the longer it repeats them, the older the snapshot that its intention is
+  built on, so that an append that lands at last is not applied.
 * *Logical* failure: the bytes landed, but the intention's precondition did not hold. The append does not report
   this; the writer finds out by a discovery read.
 * A log that has grown past a threshold is *sealed* by the append that crossed it. A sealed log takes no append; the
@@ -16,15 +18,13 @@ intention that is proposed again after it landed is recognised, and never applie
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from endive.sim.catalog.cas import StoredCatalog
 from endive.sim.catalog.state import CatalogState
 from endive.sim.catalog.types import CatalogSnapshot, CommitResult, IntentionRecord
 from endive.sim.storage import StorageProvider
 from endive.timing import Latency
-
-APPENDS_MAX = 1_000
-"""Physical attempts within one commit. A writer that lost that many races reports failure like any other."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,14 @@ class AppendCatalog(StoredCatalog):
         limits: LogLimits | None = None,
         entry_read_ms: float = 0.0,
         manifests: int = 1,
+        append: Literal["append", "tail_append"] = "append",
     ) -> None:
+        """`tail_append`: the store appends wherever the log ends, so an append fails only if the log is sealed."""
         super().__init__(storage, CatalogState(num_tables, partitions_per_table, granularity, manifests=manifests))
         self._log = _Log()
         self._limits = limits or LogLimits()
         self._entry_read_ms = entry_read_ms
+        self._append = append
         self._known_offset = 0
 
     def read(self, timestamp_ms: float = 0.0) -> Latency[CatalogSnapshot]:
@@ -89,24 +92,27 @@ class AppendCatalog(StoredCatalog):
         self,
         expected_seq: int,
         writes: Mapping[int, int],
-        timestamp_ms: float = 0.0,  # noqa: ARG002 - entries are ordered by offset, not by time
+        timestamp_ms: float = 0.0,
         intention: IntentionRecord | None = None,
     ) -> Latency[CommitResult]:
         """Append the intention, then find out by a read whether it was applied."""
         proposal = intention or IntentionRecord(-1, expected_seq, writes)
         elapsed_ms = 0.0
-        for _ in range(APPENDS_MAX):
+        for _ in range(proposal.appends_max):
             if self.LOG in self._storage.objects.sealed:
                 elapsed_ms += yield from self._compact()
             applied: list[bool] = []
             result = yield from self._storage.conditional(
-                "append", self.LOG, proposal.size_bytes, partial(self._land, proposal, applied)
+                self._append, self.LOG, proposal.size_bytes, partial(self._land, proposal, applied)
             )
             elapsed_ms += result.latency_ms
             self._known_offset = result.offset
             if result.success:
                 elapsed_ms += yield from self._discover()
                 return CommitResult(applied[0], elapsed_ms)
+            if proposal.is_late(timestamp_ms, elapsed_ms):
+                break
+        self._state.counters["append_gave_up"] += 1
         return CommitResult(False, elapsed_ms)
 
     def _discover(self) -> Latency[float]:
@@ -116,7 +122,9 @@ class AppendCatalog(StoredCatalog):
     def _land(self, proposal: IntentionRecord, applied: list[bool]) -> bool:
         """Decide one append: whether it lands, and whether its intention is applied."""
         counters = self._state.counters
-        if not self._storage.objects.extend(self.LOG, self._known_offset, proposal.size_bytes):
+        objects = self._storage.objects
+        offset = self._known_offset if self._append == "append" else objects.lengths[self.LOG]
+        if not objects.extend(self.LOG, offset, proposal.size_bytes):
             counters["append_physical_failure"] += 1
             return False
         counters["append_physical_success"] += 1

@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from endive.sim.operations import SNAPSHOT_KINDS, SnapshotKind
+from endive.timing import to_ticks
+
+APPENDS_MAX = 2
+"""Default of `transaction.append_attempts`: one repetition. More of them age the snapshot that a commit is based on."""
 
 Partitions = Mapping[int, frozenset[int]]
 """Table to the partitions concerned. Where `| None` is allowed, None means *not tracked*: any change overlaps."""
@@ -74,3 +78,13 @@ class IntentionRecord:
     """Kind of the snapshot that the commit makes."""
     manifests_merged: Mapping[int, int] = field(default_factory=dict)
     """Table to the manifests that the commit has merged into its own."""
+    appends_max: int = APPENDS_MAX
+    """Appends of this commit: a refused one is sent again, at the offset that the refusal reports."""
+    deadline_ms: float | None = None
+    """A refused append is not sent again after this time. None: there is no such limit."""
+
+    def is_late(self, began_ms: float, elapsed_ms: float) -> bool:
+        """Whether the deadline has passed, so long after the commit began."""
+        if self.deadline_ms is None:
+            return False
+        return to_ticks(began_ms) + to_ticks(elapsed_ms) > to_ticks(self.deadline_ms)

@@ -51,6 +51,7 @@ def _workload(config: Configuration) -> WorkloadConfig:
     return WorkloadConfig(
         inter_arrival=transaction.inter_arrival.build() if transaction.inter_arrival else FixedLatency(0.0),
         runtime=transaction.runtime.build(),
+        runtime_fixed_ms=transaction.runtime_fixed_ms,
         num_tables=config.catalog.num_tables,
         partitions_per_table=partition_counts(config),
         fast_append_weight=mix.fast_append,
@@ -125,6 +126,8 @@ def _options(config: Configuration) -> CommitOptions:
         conflicting_manifests=transaction.conflicting_manifests.build(),
         backoff=_backoff(transaction),
         retry_timeout_ms=transaction.retry_timeout_ms,
+        append_attempts=transaction.append_attempts,
+        reads_metadata_root=transaction.metadata_root_read,
         max_parallel=transaction.max_parallel,
         metadata_inlined=bool(config.catalog.table_metadata_inlined),
         manifest_list_append=ManifestListAppend(

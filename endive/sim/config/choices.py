@@ -15,7 +15,7 @@ from endive.sim.operations import OPERATION_TYPES, OPERATIONS
 from endive.sim.requests import OBJECTS
 from endive.sim.storage import Profile
 
-CONDITIONAL = ("cas", "append")
+CONDITIONAL = ("cas", "append", "tail_append")
 Request = tuple[str, str]
 """An operation, and the kind of its object."""
 
@@ -55,7 +55,7 @@ class Choices:
         if self.catalog.type == "service":
             made |= self._service_requests()
         elif self.catalog.type != "instant":
-            made |= {("read", "catalog"), (self.catalog.type or "cas", "catalog")}
+            made |= {("read", "catalog"), (self.catalog.commit_request, "catalog")}
         if self.catalog.type == "append" and (self.catalog.compaction_threshold or self.catalog.compaction_max_entries):
             made.add(("cas", "compaction"))
         if self.transaction.manifest_list_mode == "append":
@@ -91,6 +91,7 @@ class Choices:
             kinds -= {"metadata_reads", "metadata_writes"}
         if self.transaction.manifest_list_mode == "append":
             kinds -= {"manifest_list_writes"}
+        kinds |= {"metadata_root_reads"} if self.transaction.metadata_root_read else set()
         merging = self.merges or self.merges_manifests
         return kinds | ({"manifest_file_reads", "manifest_file_writes"} if merging else set())
 

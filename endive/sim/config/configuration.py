@@ -42,7 +42,7 @@ from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Profile, ProfiledProvider
 from endive.wording import suggestion
 
-MODEL_VERSION = 5
+MODEL_VERSION = 6
 """Raised when the same configuration and seed give other results than before."""
 
 SET = "--set"
@@ -294,7 +294,8 @@ def _adjusted(profile: Profile, config: Configuration) -> Profile:
         name: row for name, row in profile.latencies.items() if storage.failure_latency or not name.endswith("_failure")
     } | explicit
     given = explicit.get("manifest_list_read") or explicit.get("read")
-    if config.transaction.manifest_list_growth_bytes and not given:
+    lists = config.transaction
+    if (lists.manifest_list_growth_bytes or lists.manifest_list_mode == "append") and not given:
         latencies["manifest_list_read"] = _grown(latencies, config.transaction.manifest_list_bytes)
     return replace(
         profile,
@@ -311,8 +312,8 @@ def _adjusted(profile: Profile, config: Configuration) -> Profile:
 def _grown(latencies: Mapping[str, LatencyDistribution], size_bytes: int) -> LatencyDistribution:
     """Return the read latency of a growing manifest list.
 
-    It is the profile's at the initial size, and grows with each MiB as that of a write does, unless the profile has a
-    size-based one for reads.
+    It is the profile's at the initial size, and grows with each MiB as that of a write does, if both are lognormal;
+    else it stays the profile's.
     """
     read = latencies.get("manifest_list_read", latencies["read"])
     write = latencies.get("manifest_list_write", latencies["write"])
@@ -320,7 +321,7 @@ def _grown(latencies: Mapping[str, LatencyDistribution], size_bytes: int) -> Lat
         per_mib_ms = write.latency_per_mib_ms
         base_ms = max(math.exp(read.mu) - per_mib_ms * size_bytes / BYTES_PER_MIB, 0.0)
         return SizeBasedLatency(base_ms, per_mib_ms, read.sigma, read.min_latency_ms)
-    return read if isinstance(read, LognormalLatency | SizeBasedLatency) else write
+    return read
 
 
 def _build(config: Configuration, profile: Profile, service: Profile | None, seed: int) -> SimulationConfig:
@@ -353,10 +354,10 @@ def _catalog(config: Configuration, storage: ProfiledProvider, service: Profile 
     if catalog.type == "append":
         limits = LogLimits(catalog.compaction_threshold, catalog.compaction_max_entries)
         replay_ms = catalog.log_entry_read_ms
-        return AppendCatalog(storage, catalog.num_tables, partitions, granularity, limits, replay_ms, manifests)
+        shape = (granularity, limits, replay_ms, manifests, catalog.append_request)
+        return AppendCatalog(storage, catalog.num_tables, partitions, *shape)
     if catalog.type == "instant":
-        shape = (catalog.latency_ms, granularity, groups, manifests)
-        return InstantCatalog(catalog.num_tables, partitions, *shape)
+        return InstantCatalog(catalog.num_tables, partitions, catalog.latency_ms, granularity, groups, manifests)
     if service is not None:
         return ServiceCatalog(service, catalog.num_tables, partitions, granularity, groups, manifests)
     return CASCatalog(storage, catalog.num_tables, partitions, granularity, groups, manifests)

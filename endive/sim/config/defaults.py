@@ -97,7 +97,7 @@ def _transaction_defaults(config: Configuration) -> Iterator[tuple[str, Any, str
         yield "transaction.writers", len(class_tables(config)), "one for each table"
         yield "transaction.stagger_ms", transaction.interval_ms, "interval_ms"
     if arrivals == "closed":
-        cycle_ms = mean_ms(transaction.think) + mean_ms(transaction.runtime)
+        cycle_ms = mean_ms(transaction.think) + mean_ms(transaction.runtime) + transaction.runtime_fixed_ms
         yield "transaction.stagger_ms", cycle_ms, "the means of think and runtime"
 
 
@@ -197,10 +197,10 @@ def _selection_errors(config: Configuration) -> Iterator[InvalidKey]:
 
 def _capability_errors(config: Configuration, profile: Profile) -> Iterator[InvalidKey]:
     kind, catalog = config.catalog.type, config.catalog
-    if kind in ("cas", "append") and not profile.find(kind, "catalog"):
-        yield InvalidKey(
-            "catalog.type", f"{profile.name} has no {kind}; choose another, or give storage.latency.{kind}"
-        )
+    request = catalog.commit_request
+    if kind in ("cas", "append") and not profile.find(request, "catalog"):
+        place = "catalog.log_append" if request == "tail_append" else "catalog.type"
+        yield InvalidKey(place, f"{profile.name} has no {request}; choose another, or give storage.latency.{request}")
     compacts = kind == "append" and (catalog.compaction_threshold or catalog.compaction_max_entries)
     if compacts and not profile.find("cas", "compaction"):
         yield InvalidKey(
@@ -258,8 +258,10 @@ def _rate_errors(transaction: TransactionSection) -> Iterator[InvalidKey]:
 def _shortest_cycle_ms(config: Configuration, profile: Profile) -> float:
     """Return about how long a closed-loop writer takes at least from one transaction to the next."""
     own_ms = mean_ms(config.transaction.think) + mean_ms(config.transaction.runtime)
+    own_ms += config.transaction.runtime_fixed_ms
     kind = config.catalog.type or "cas"
-    commit_ms = config.catalog.latency_ms if kind == "instant" else _row_mean_ms(profile, kind, "catalog")
+    request = config.catalog.commit_request
+    commit_ms = config.catalog.latency_ms if kind == "instant" else _row_mean_ms(profile, request, "catalog")
     if kind == "service":
         service = config.catalog.service
         commit_ms = sum(mean_ms(row) for row in (service.read, service.commit, service.work) if row)

@@ -80,7 +80,7 @@ _CATALOG_RULES = (
     ),
     _Rule(("catalog.latency_ms",), lambda c: c.catalog.type == "instant", 'catalog.type = "instant"'),
     _Rule(
-        _keys("catalog", "compaction_threshold", "compaction_max_entries", "log_entry_read_ms"),
+        _keys("catalog", "compaction_threshold", "compaction_max_entries", "log_entry_read_ms", "log_append"),
         lambda c: c.catalog.type == "append",
         'catalog.type = "append"',
     ),
@@ -217,15 +217,22 @@ _LAYOUT_RULES = (
             "manifest_list_entry_size",
             "manifest_list_seal_threshold",
             "manifest_list_entries",
-            "manifest_list_scope",
         ),
         lambda c: c.transaction.manifest_list_mode == "append",
         'manifest_list_mode = "append"',
     ),
     _Rule(
+        ("transaction.manifest_list_scope",),
+        lambda c: c.transaction.manifest_list_mode == "append" or c.transaction.manifest_list_growth_bytes > 0,
+        'manifest_list_mode = "append", or manifest_list_growth_bytes',
+    ),
+    _Rule(
         ("transaction.manifest_list_entry_size",),
-        lambda c: c.transaction.manifest_list_seal_threshold > 0 or c.sized(("append", "manifest_list")),
-        "a manifest_list_seal_threshold, or an append latency that depends on size",
+        lambda c: (
+            c.transaction.manifest_list_seal_threshold > 0
+            or c.sized(("append", "manifest_list"), ("read", "manifest_list"))
+        ),
+        "a manifest_list_seal_threshold, or an append or read latency that depends on size",
     ),
     _Rule(
         _keys("transaction", "manifest_list_bytes", "manifest_list_growth_bytes"),
@@ -245,6 +252,11 @@ _LAYOUT_RULES = (
 )
 
 _RETRY_RULES = (
+    _Rule(
+        ("transaction.append_attempts",),
+        lambda c: any(operation == "append" for operation, _ in c.requests),
+        'appends at an offset: catalog.type = "append" with log_append = "offset", or manifest_list_mode = "append"',
+    ),
     _Rule(
         _keys("transaction.retry_backoff", "base_ms", "multiplier", "max_ms", "jitter", "before_read"),
         lambda c: c.transaction.retry_backoff.enabled is True,

@@ -116,6 +116,9 @@ class ProfileSection(BaseModel):
     append: DistributionSection | None = Field(None, description="append at an offset that lands")
     append_failure: DistributionSection | None = Field(None, description="append at an offset that is refused")
     tail_append: DistributionSection | None = Field(None, description="append wherever the object ends")
+    compaction_cas: DistributionSection | None = Field(
+        None, description="conditional PUT of the checkpoint of an append catalog's log; by default as cas"
+    )
 
     def build(self, name: str) -> Profile:
         """Return the profile."""

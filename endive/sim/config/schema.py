@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from endive.sim.catalog import APPENDS_MAX
 from endive.sim.config.catalogs import ServiceSection, known_preset
 from endive.sim.config.distributions import DistributionSection, NotNegative, Positive
 from endive.sim.config.profiles import Decision, known_client
@@ -84,10 +85,14 @@ class LatencySection(Section):
     cas_failure: DistributionSection | None = _latency("of a conditional PUT that is refused")
     append: DistributionSection | None = _latency("of an append that lands")
     append_failure: DistributionSection | None = _latency("of an append that is refused")
+    tail_append: DistributionSection | None = _latency("of an append wherever the object ends")
     catalog_read: DistributionSection | None = _latency("reading the catalog (cas, append)")
     catalog_cas: DistributionSection | None = _latency("swapping the catalog (cas), refused or not")
     catalog_append: DistributionSection | None = _latency("appending to the catalog's log (append), refused or not")
     compaction_cas: DistributionSection | None = _latency("swapping the checkpoint of a sealed log (append)")
+    metadata_root_read: DistributionSection | None = _latency(
+        "reading a metadata root (transaction.metadata_root_read)"
+    )
     table_metadata_read: DistributionSection | None = _latency("reading table metadata that is not inlined")
     table_metadata_write: DistributionSection | None = _latency("writing table metadata that is not inlined")
     manifest_list_read: DistributionSection | None = _latency("reading a manifest list, the missed ones included")
@@ -162,10 +167,24 @@ class CatalogSection(Section):
     )
     compaction_threshold: Bytes = Field(16_000_000, description="bytes after which an append log is sealed; 0: never")
     compaction_max_entries: Whole = Field(0, description="entries after which an append log is sealed; 0: never")
+    log_append: Literal["offset", "tail"] = Field(
+        "offset",
+        description="appends to the log name an offset and are refused if it has moved, or land wherever the log ends",
+    )
     log_entry_size: Annotated[Bytes, Field(ge=1)] = Field(100, description="bytes of an intention in an append log")
     log_entry_read_ms: NotNegative = Field(0.0, description="added to a read for each entry since the checkpoint")
     partitions: PartitionTopology = Field(PartitionTopology(), description="how many partitions the tables have")
     service: ServiceSection = Field(ServiceSection(), description='the server of a catalog of type "service"')
+
+    @property
+    def append_request(self) -> Literal["append", "tail_append"]:
+        """The request that appends to the log of an append catalog."""
+        return "tail_append" if self.log_append == "tail" else "append"
+
+    @property
+    def commit_request(self) -> Literal["cas", "append", "tail_append"]:
+        """The conditional request that a commit to a catalog on the store makes."""
+        return self.append_request if self.type == "append" else "cas"
 
     @field_validator("preset")
     @classmethod
@@ -268,6 +287,12 @@ class TransactionSection(Section):
     retry_timeout_ms: Positive | None = Field(
         None, description="no retry starts later than this after the first attempt; by default the cost model's"
     )
+    append_attempts: Annotated[Count, Field(le=10_000)] = Field(
+        APPENDS_MAX,
+        description="appends of an attempt to an append catalog's log, or of an entry to a manifest list (ML+): a "
+        "refused one is sent again at once, until retry_timeout_ms; then the attempt has failed",
+    )
+    runtime_fixed_ms: NotNegative = Field(0.0, description="added to every runtime: a minimum, and `runtime` on top")
     runtime: DistributionSection = Field(
         DistributionSection(mean=180_000.0, sigma=1.5), description="work between reading the catalog and committing"
     )
@@ -332,6 +357,9 @@ class TransactionSection(Section):
     partial_progress_commits: Annotated[Count, Field(le=1_000)] = Field(
         1, description="rewrite: commits that the work of a job is divided into; each may fail alone"
     )
+    metadata_root_read: Flag = Field(
+        False, description="resolving a conflict begins with reading the metadata root of each written table"
+    )
     max_parallel: Count = Field(1, description="manifest lists and files read or written at the same time")
     manifest_list_mode: Literal["rewrite", "append"] = Field(
         "rewrite", description="manifest lists are rewritten, or appended to (ML+)"
@@ -342,7 +370,7 @@ class TransactionSection(Section):
         "orphaned", description="ML+: whether a false conflict leaves the entry valid, so that the retry adds none"
     )
     manifest_list_scope: Literal["table", "partition"] = Field(
-        "table", description="ML+: a manifest list for each table, or for each partition"
+        "table", description="a manifest list for each table, or for each partition: lengths, and appends of ML+"
     )
     manifest_list_bytes: Bytes = Field(10 * 1024, description="size of a manifest list")
     manifest_list_growth_bytes: Bytes = Field(0, description="bytes that each commit adds to its table's manifest list")

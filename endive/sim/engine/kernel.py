@@ -38,7 +38,6 @@ TAIL_MIN = 2.0**-39  # twice `QuantileTable.TAIL_MIN`
 LOWEST_PIECE, PIECE_MASK = np.uint64((1023 - 39) << 6), np.uint64((1 << 46) - 1)
 TICKS_PER_MS = 1_000_000
 BYTES_PER_MIB = 1024 * 1024
-APPENDS_MAX = 1_000
 LINE_BYTES = 64  # size of a cache line
 LONGEST = 2.0**53  # ticks: `endive.sim.latency.TICKS_MAX`
 HUGE = np.int64(1 << 55)  # more than any horizon
@@ -48,15 +47,18 @@ ZERO, ONCE = np.int64(0), np.int64(1)
 
 # The constants below are NumPy integers: Numba would compile a function once for each Python integer passed to it.
 
-# Distributions: index of `c.dist_...`. The first eight are the request kinds of `ConflictCost`, in its order.
-METADATA_READ, LIST_READ, LIST_WRITE, HISTORY_READ, FILE_READ, FILE_WRITE, METADATA_WRITE, HEAD = np.arange(8)
-KINDS = np.int64(8)
-ARRIVAL, THINK, RUNTIME, CATALOG_READ, MERGED = np.arange(8, 13)
-CONDITIONAL = np.int64(13)  # then two distributions, success and failure, for each kind of conditional request
+# Distributions: index of `c.dist_...`. The first ones are the request kinds of `ConflictCost`, in its order.
+KIND_COUNT = 9
+KINDS = np.int64(KIND_COUNT)
+METADATA_READ, LIST_READ, LIST_WRITE, HISTORY_READ, FILE_READ, FILE_WRITE, METADATA_WRITE, HEAD, ROOT_READ = np.arange(
+    KIND_COUNT
+)
+ARRIVAL, THINK, RUNTIME, CATALOG_READ, MERGED = np.arange(KIND_COUNT, KIND_COUNT + 5)
+CONDITIONAL = KINDS + 5  # then two distributions, success and failure, for each kind of conditional request
 CAS, LOG_APPEND, COMPACT, LIST_APPEND = np.arange(4)
-WORK = np.int64(21)  # of a server: its own work, then what it reads and writes of table metadata
+WORK = CONDITIONAL + 8  # of a server: its own work, then what it reads and writes of table metadata
 WORK_ROWS = 3
-DISTRIBUTIONS = 13 + 8 + 3
+DISTRIBUTIONS = KIND_COUNT + 5 + 8 + 3
 
 # Streams: index of `c.roots`.
 R_STORAGE, R_CATALOG, R_BACKOFF, R_CONFLICT, R_ARRIVAL, R_THINK, R_RUNTIME, R_OPERATION, R_TABLES, R_PARTITIONS = (
@@ -89,18 +91,18 @@ NO_REASON, MAX_RETRIES, VALIDATION, TIMEOUT = np.arange(4)
 
 COUNTERS = (
     "metadata_reads", "manifest_list_reads", "manifest_list_writes", "historical_ml_reads", "manifest_file_reads",
-    "manifest_file_writes", "metadata_writes", "heads", "catalog_reads", "cas_success", "cas_failure",
-    "append_physical_success", "append_physical_failure", "append_logical_success", "append_logical_conflict",
-    "append_compactions_triggered", "append_compactions_completed", "discovery_reads",
+    "manifest_file_writes", "metadata_writes", "heads", "metadata_root_reads", "catalog_reads", "cas_success",
+    "cas_failure", "append_physical_success", "append_physical_failure", "append_logical_success",
+    "append_logical_conflict", "append_compactions_triggered", "append_compactions_completed", "discovery_reads",
     "manifest_append_physical_success", "manifest_append_physical_failure", "manifest_append_sealed_rewrite",
     "no_overlap", "real_conflicts", "false_conflicts", "stale_before_swap", "throttled_requests",
-    "lock_timeouts",
+    "lock_timeouts", "append_gave_up",
 )  # fmt: skip
 (
     C_CATALOG_READ, C_CAS_YES, C_CAS_NO, C_PHYSICAL_YES, C_PHYSICAL_NO, C_LOGICAL_YES, C_LOGICAL_NO, C_SEALED,
     C_COMPACTED, C_DISCOVERY, C_LIST_YES, C_LIST_NO, C_LIST_REWRITE, C_NO_OVERLAP, C_REAL, C_FALSE, C_STALE,
-    C_THROTTLED, C_LOCK_TIMEOUT,
-) = np.arange(8, 27)  # fmt: skip
+    C_THROTTLED, C_LOCK_TIMEOUT, C_GAVE_UP,
+) = np.arange(KIND_COUNT, len(COUNTERS))  # fmt: skip
 
 ROW = (
     "txn_id", "t_submit", "t_runtime", "t_commit", "commit_latency", "total_latency", "n_retries", "status",
@@ -125,11 +127,12 @@ CONFIG = _record(
     "tables tables_per_txn tables_written tracked granularity groups serializable "
     "appending entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
-    "has_backoff backoff_before_read ml_append list_appends_max list_entry_bytes list_seal_bytes keeps_entries "
+    "list_varies run_fixed root_reads tail "
+    "has_backoff backoff_before_read ml_append appends_max list_entry_bytes list_seal_bytes keeps_entries "
     "lists_per_partition lists "
     "has_station workers batches workers_per_table wait_max polled server_retries at_workers at_batches "
     "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight at_full "
-    "d_written d_parts d_seen d_start d_new d_known d_sealed versions",
+    "d_written d_parts d_seen d_start d_new d_known d_sealed d_size versions",
     entry_read_ms=np.float64,
     probability=np.float64,
     concurrent_manifests=np.float64,
@@ -150,13 +153,13 @@ CONFIG = _record(
     dist_per_mib=(np.float64, (DISTRIBUTIONS,)),
     dist_sized=(np.int64, (DISTRIBUTIONS,)),
     dist_fixed=(np.int64, (DISTRIBUTIONS,)),  # ticks, if every draw gives the same; else -1
-    sum_table=(np.uint64, (8, DOUBLINGS + 1)),  # request kind, power of two: sums of so many full batches
-    sum_scale=(np.float64, (8, DOUBLINGS + 1)),
-    sum_floor=(np.int64, (8, DOUBLINGS + 1)),
-    sum_fixed=(np.int64, (8, DOUBLINGS + 1)),
-    by_term=(np.int64, (8,)),  # request kind: convoys are drawn request by request
-    costs=(np.int64, (OPERATIONS, 8, 8)),  # operation, which, request kind
-    due=(np.int64, (OPERATIONS, 8, 8)),  # operation, which: the kinds that occur, ascending
+    sum_table=(np.uint64, (KIND_COUNT, DOUBLINGS + 1)),  # request kind, power of two: sums of so many full batches
+    sum_scale=(np.float64, (KIND_COUNT, DOUBLINGS + 1)),
+    sum_floor=(np.int64, (KIND_COUNT, DOUBLINGS + 1)),
+    sum_fixed=(np.int64, (KIND_COUNT, DOUBLINGS + 1)),
+    by_term=(np.int64, (KIND_COUNT,)),  # request kind: convoys are drawn request by request
+    costs=(np.int64, (OPERATIONS, 8, KIND_COUNT)),  # operation, which, request kind
+    due=(np.int64, (OPERATIONS, 8, KIND_COUNT)),  # operation, which: the kinds that occur, ascending
     due_count=(np.int64, (OPERATIONS, 8)),
     has_beside=(np.int64, (OPERATIONS,)),
     decision=(np.float64, (4,)),  # by kind of conditional request
@@ -189,7 +192,7 @@ TRANSACTION = _record(
     key_backoff=np.uint64,
     key_conflict=np.uint64,
     spent=(np.int64, (6,)),
-    made=(np.int64, (8,)),  # completed requests of each kind
+    made=(np.int64, (KIND_COUNT,)),  # completed requests of each kind
 )
 
 ARRIVALS = _record("number time")  # of each class: its next transaction
@@ -390,6 +393,21 @@ def scale_for(c, dist, size_bytes):
 
 
 @inlined
+def total_spent(t):
+    """Return all ticks that the transaction has spent."""
+    total = np.int64(0)
+    for purpose in range(6):
+        total += t.spent[purpose]
+    return total
+
+
+@inlined
+def is_late(c, t):
+    """`Transaction._is_late`: whether the time for retries is over."""
+    return c.retry_timeout >= 0 and total_spent(t) - t.started > c.retry_timeout
+
+
+@inlined
 def spend(c, t, ticks, purpose):
     """Wait privately. False: the wait crosses the horizon, and the transaction is cut here."""
     if t.now + ticks >= c.horizon:
@@ -414,23 +432,10 @@ def tally(g, t, kind, count):
 
 
 @inlined
-def list_size(c, d):
-    """Return the size of a manifest list as the transaction's snapshot has it."""
-    size = c.list_bytes
-    if c.list_growth > 0:
-        version = np.int64(0)
-        for j in range(c.tables_per_txn):
-            if d[c.d_written + j] == 1:
-                version = max(version, d[c.d_seen + j])
-        size += version * c.list_growth
-    return size
-
-
-@inlined
 def request_scale(c, d, kind):
-    """Return the scale of a request's distribution; a manifest list may have grown."""
+    """Return the scale of a request's distribution; a manifest list has the size that the snapshot says."""
     grows = kind == LIST_READ or kind == LIST_WRITE or kind == HISTORY_READ
-    return scale_for(c, kind, list_size(c, d)) if c.list_growth > 0 and grows else c.dist_scale[kind]
+    return scale_for(c, kind, d[c.d_seen + c.d_size]) if c.list_varies == 1 and grows else c.dist_scale[kind]
 
 
 @inlined
@@ -466,7 +471,7 @@ def ticks_beside(c, t, d, curves):
     longest = np.int64(0)
     for side in range(LEFT, RIGHT + 1):
         total = np.int64(0)
-        for kind in range(8):
+        for kind in range(KINDS):
             count = c.costs[t.op, side, kind]
             if count > 0:
                 total += total_of(c, curves, t, d, kind, count)
@@ -478,7 +483,7 @@ def ticks_beside(c, t, d, curves):
 def tally_beside(c, g, t):
     """Count the requests that were made side by side."""
     for side in range(LEFT, RIGHT + 1):
-        for kind in range(8):
+        for kind in range(KINDS):
             tally(g, t, kind, c.costs[t.op, side, kind])
 
 
@@ -578,12 +583,12 @@ def begin(c, t, d, odds, topology, bound, curves, number, submit):
     t.drawn_storage, t.drawn_catalog, t.drawn_backoff, t.drawn_conflict = 0, 0, 0, 0
     for i in range(6):
         t.spent[i] = 0
-    for kind in range(8):
+    for kind in range(KINDS):
         t.made[kind] = 0
     t.key_storage, t.key_catalog = child(c.roots[R_STORAGE], number), child(c.roots[R_CATALOG], number)
     t.key_backoff, t.key_conflict = child(c.roots[R_BACKOFF], number), child(c.roots[R_CONFLICT], number)
     t.run = sample(c, curves, RUNTIME, c.dist_scale[RUNTIME], child(c.roots[R_RUNTIME], number), ONCE)
-    t.run //= c.parts
+    t.run = (t.run + c.run_fixed) // c.parts
     u = unit(draw(child(c.roots[R_OPERATION], number), ONCE))
     t.op = 0
     while t.op < OPERATIONS - 1 and u >= c.mix[t.op]:
@@ -675,6 +680,24 @@ def install(c, g, t, d, state, topology):
                     touch(c, g, state, topology[BEGINS, table] + p)
 
 
+@apart
+def list_size(c, d, state, topology):
+    """`Requests._size_bytes` of a manifest list, as of now: of several, the longest."""
+    commits, appended = ZERO, ZERO
+    for j in range(c.tables_per_txn):
+        if d[c.d_written + j] == 1 and c.lists_per_partition == 0:
+            commits = max(commits, state[c.at_version + d[j]])
+        elif d[c.d_written + j] == 1:
+            for p in range(topology[c.row_written, d[j]]):
+                commits = max(commits, state[c.at_part_version + part_at(c, d, topology, j, p)])
+    if c.ml_append == 1:
+        for index in range(c.lists):
+            number = list_number(c, d, topology, index)
+            if number >= 0:
+                appended = max(appended, state[c.at_length + number])
+    return c.list_bytes + commits * c.list_growth + appended
+
+
 @inlined
 def note_versions(c, d, state, topology, into):
     """Remember the versions of the transaction's tables and partitions, as of now."""
@@ -689,6 +712,8 @@ def note_versions(c, d, state, topology, into):
             for kind in range(SNAPSHOT_KINDS):
                 d[at + kind] = state[c.at_kinds + d[j] * SNAPSHOT_KINDS + kind]
             d[at + SNAPSHOT_KINDS] = state[c.at_manifests + d[j]]
+    if c.list_varies == 1:
+        d[into + c.d_size] = list_size(c, d, state, topology)
 
 
 @apart
@@ -841,7 +866,7 @@ def send_again(c, t, client, purpose, rest):
 @apart
 def append_to_log(c, g, t, d, state, topology):
     """`AppendCatalog._land`."""
-    yes = g.log_sealed == 0 and g.log_length == t.offset
+    yes = g.log_sealed == 0 and (c.tail == 1 or g.log_length == t.offset)
     if not yes:
         g.counters[C_PHYSICAL_NO] += 1
     else:
@@ -1040,7 +1065,10 @@ def land(c, g, t, d, curves):
             g.counters[C_DISCOVERY] += 1
             return read_log(c, g, t, curves, S_COMMIT, DISCOVERED)
         t.lost += 1
-        return FAILED if t.lost == APPENDS_MAX else COMMIT_LOOP
+        if t.lost < c.appends_max and not is_late(c, t):
+            return COMMIT_LOOP
+        g.counters[C_GAVE_UP] += 1
+        return FAILED
     g.counters[C_LIST_YES if t.landed == 1 else C_LIST_NO] += 1
     if t.landed == 1:
         t.list, t.lost = t.list + 1, 0
@@ -1070,7 +1098,7 @@ def read_log(c, g, t, curves, purpose, pc):
 @apart
 def rewrite_list(c, g, t, d, curves):
     """Read and rewrite a sealed manifest list; another writer may be first, which is decided when the write lands."""
-    size = list_size(c, d)
+    size = d[c.d_seen + c.d_size]
     t.drawn_storage += 2
     ticks = sample(c, curves, LIST_READ, scale_for(c, LIST_READ, size), t.key_storage, t.drawn_storage - 1)
     if not spend(c, t, ticks, S_ATTEMPT):
@@ -1102,7 +1130,7 @@ def try_list(c, g, t, d, topology, curves):
     """`Requests._append_entry`: append at the offset last seen, or rewrite a list known to be sealed."""
     if t.list == c.lists or list_number(c, d, topology, t.list) < 0:
         return PREPARED
-    if t.lost >= c.list_appends_max:
+    if t.lost >= c.appends_max or (t.lost > 0 and is_late(c, t)):
         t.gave_up = 1
         return FAILED
     if d[c.d_sealed + t.list] == 1:
@@ -1140,6 +1168,8 @@ def refresh(c, g, t, d, state, topology, curves):
         count += np.int64(c.costs[t.op, PER_CONCURRENT, kind] * (missed * c.concurrent_manifests))
         if count > 0 and not pay_kind(c, g, t, d, curves, kind, count, S_CONFLICT):
             return False
+    if c.root_reads > 0 and not pay_kind(c, g, t, d, curves, ROOT_READ, c.root_reads, S_CONFLICT):
+        return False
     if can_conflict and is_real(c, t):
         g.counters[C_REAL] += 1
         t.must_prepare = 1
@@ -1171,15 +1201,6 @@ def resolve(c, g, t, d, curves):
     count = max(np.int64(1), np.int64(np.rint(sampled / TICKS_PER_MS)))
     reads = pay_kind(c, g, t, d, curves, FILE_READ, count, S_CONFLICT)
     return reads and pay_kind(c, g, t, d, curves, FILE_WRITE, count, S_CONFLICT)
-
-
-@inlined
-def total_spent(t):
-    """Return all ticks that the transaction has spent."""
-    total = np.int64(0)
-    for purpose in range(6):
-        total += t.spent[purpose]
-    return total
 
 
 @inlined
@@ -1222,8 +1243,7 @@ def checked(c, g, t, d, state, topology, curves):
 @inlined
 def attempt(c, t):
     """Top of the commit loop."""
-    may_time_out = t.reason == NO_REASON and t.next > 0 and c.retry_timeout >= 0
-    if may_time_out and total_spent(t) - t.started > c.retry_timeout:
+    if t.reason == NO_REASON and t.next > 0 and is_late(c, t):
         t.reason = TIMEOUT
     if t.reason != NO_REASON:
         return DONE

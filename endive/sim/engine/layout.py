@@ -121,7 +121,8 @@ class Layout:
         numbers["lists"] = numbers["tables_written"] * per_table  # the most that one transaction appends to
         numbers["d_kinds"] = picked * (1 + tracked)  # where the kinds and manifests begin among the versions
         by_kind = picked if numbers["by_kind"] else 0
-        numbers["versions"] = versions = numbers["d_kinds"] + by_kind * (len(SNAPSHOT_KINDS) + 1)
+        numbers["d_size"] = numbers["d_kinds"] + by_kind * (len(SNAPSHOT_KINDS) + 1)  # of the manifest list
+        numbers["versions"] = versions = numbers["d_size"] + (1 if numbers["list_varies"] else 0)
         details = {
             "d_picked": picked,
             "d_written": picked,

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from endive.rng import stream
-from endive.sim import requests
 from endive.sim.config.configuration import Settings
 from endive.sim.config.schema import Configuration
 from endive.sim.cost import REQUEST_KINDS
@@ -92,21 +91,22 @@ def compile_model(settings: Settings, seed: int) -> Model:
     config = settings.build(seed)
     classes, values = config.all_classes, tuple(settings.values.by_class().values())
     layout = Layout(settings, classes)
-    catalog = catalog_profile(settings)
+    catalog, append = catalog_profile(settings), settings.values.catalog.append_request
     curves = list[QuantileTable]()
     records, convoys = np.zeros(len(classes), kernel.CONFIG), list[Convoys]()
     for number, one in enumerate(classes):
-        distributions = _distributions(settings.profile, one, catalog, curves)
+        distributions = _distributions(settings.profile, one, catalog, append, curves)
         numbers = (
             layout.numbers(number)
             | _run_numbers(config, one, values[number], seed)
             | _catalog_numbers(settings)
             | _commit_numbers(one)
             | _operation_numbers(one)
-            | store_numbers(catalog, settings.profile)
+            | store_numbers(catalog, settings.profile, append)
             | station_numbers(catalog)
             | distributions.arrays()
         )
+        numbers["root_reads"] = numbers["tables_written"] if one.options.reads_metadata_root else 0
         numbers["costs"] = _costs(one, numbers["tables_written"])
         numbers |= _due(numbers["costs"])
         numbers["has_beside"] = numbers["costs"][:, kernel.LEFT].sum(axis=1) > 0
@@ -224,6 +224,7 @@ def _convoys(one: WorkloadClass, distributions: _Distributions, numbers: Numbers
     costs, workload, options = numbers["costs"][numbers["weights"] > 0], one.workload.config, one.options
     counts = costs[:, : kernel.PER_SNAPSHOT].max(axis=(0, 1)).astype(np.float64)
     counts[kernel.METADATA_READ] = max(counts[kernel.METADATA_READ], workload.tables_per_txn)
+    counts[kernel.ROOT_READ] = numbers["root_reads"]
     merged = np.rint(options.conflicting_manifests.quantile.ticks_at(1.0) / TICKS_PER_MS)
     for kind in (kernel.FILE_READ, kernel.FILE_WRITE):
         counts[kind] = max(counts[kind], merged if options.real_conflict == "merge" else 0)
@@ -235,12 +236,13 @@ def _convoys(one: WorkloadClass, distributions: _Distributions, numbers: Numbers
         per_commit[kernel.FILE_READ] = 2 * workload.tables_per_txn
     concurrent = costs[:, kernel.PER_CONCURRENT] * workload.manifests_per_concurrent_commit
     missed = workload.tables_per_txn * max(1, workload.partitions_per_txn or 0)  # counted for each commit, at most
-    grows = options.manifest_list_growth_bytes > 0
     return Convoys(
         distributions,
         [options.max_parallel if kind in BATCHED else 1 for kind in REQUEST_KINDS],
         [
-            grows and OBJECTS[kind] == "manifest_list" and isinstance(row.distribution, SizeBasedLatency)
+            numbers["list_varies"]
+            and OBJECTS[kind] == "manifest_list"
+            and isinstance(row.distribution, SizeBasedLatency)
             for kind, row in zip(REQUEST_KINDS, distributions.rows, strict=False)
         ],
         counts,
@@ -256,11 +258,11 @@ def curve_of(table: QuantileTable) -> Floats:
 
 
 def _distributions(
-    tables: Profile, one: WorkloadClass, catalog: Profile, curves: list[QuantileTable]
+    tables: Profile, one: WorkloadClass, catalog: Profile, append: str, curves: list[QuantileTable]
 ) -> _Distributions:
     """Return the distributions in the order of the kernel's numbers; a fixed one stands for each that is not needed.
 
-    `curves` are the tables of all classes.
+    `append` is the request that appends to a log; `curves` are the tables of all classes.
     """
     found, workload, unused, options = _Distributions(curves), one.workload.config, FixedLatency(0.0), one.options
     sizes = {
@@ -278,7 +280,7 @@ def _distributions(
     found.add(options.conflicting_manifests)
     for profile, operation, kind, size_bytes in (
         (catalog, "cas", "catalog", 0),
-        (catalog, "append", "catalog", options.entry_bytes),
+        (catalog, append, "catalog", options.entry_bytes),
         (catalog, "cas", "compaction", 0),
         (tables, "append", "manifest_list", options.manifest_list_append.entry_bytes),
     ):
@@ -309,6 +311,7 @@ def _run_numbers(config: SimulationConfig, one: WorkloadClass, values: Configura
         "tables_per_txn": workload.tables_per_txn,
         "tables_written": written_of(weighted(workload.table_selector), workload.tables_per_txn),
         "tracked": workload.partitions_per_txn or 0,
+        "run_fixed": to_ticks(workload.runtime_fixed_ms),
         "concurrent_manifests": workload.manifests_per_concurrent_commit,
         "detector": values.transaction.conflict_detector == "partition_overlap",
         "probability": values.transaction.real_conflict_probability,
@@ -327,6 +330,7 @@ def _catalog_numbers(settings: Settings) -> Numbers:
         "granularity": GRANULARITIES[catalog.conflict_granularity or "catalog"],
         "groups": (catalog.table_groups or 1) if catalog.type != "append" else 1,
         "appending": catalog.type == "append",
+        "tail": catalog.log_append == "tail",
         "entry_bytes": catalog.log_entry_size,
         "entry_read_ms": catalog.log_entry_read_ms,
         "log_bytes_max": catalog.compaction_threshold,
@@ -348,14 +352,15 @@ def _commit_numbers(one: WorkloadClass) -> Numbers:
         "serializable": options.serializable,
         "real_action": REAL_ACTIONS[options.real_conflict],
         "max_parallel": options.max_parallel,
-        "load_metadata": not options.metadata_inlined,
+        "load_metadata": model.loads_metadata and not options.metadata_inlined,
         "list_bytes": options.manifest_list_bytes,
         "list_growth": options.manifest_list_growth_bytes,
+        "list_varies": options.manifest_list_growth_bytes > 0 or one.ml_append_mode,
         "has_backoff": backoff is not None,
         "jitter": backoff.jitter if backoff else 0.0,
         "backoff_before_read": backoff.before_read if backoff else False,
         "ml_append": one.ml_append_mode,
-        "list_appends_max": requests.APPENDS_MAX,
+        "appends_max": options.append_attempts,
         "list_entry_bytes": lists.entry_bytes,
         "list_seal_bytes": lists.seal_bytes,
         "keeps_entries": lists.keeps_entries,
@@ -383,7 +388,7 @@ def _costs(one: WorkloadClass, written: int) -> Ints:
     options, ml_append_mode = one.options, one.ml_append_mode
     costs = np.zeros((len(OPERATION_TYPES), 8, len(REQUEST_KINDS)), np.int64)
     for operation, kind in enumerate(OPERATION_TYPES):
-        prices = options.prices(kind, ml_append_mode, written)
+        prices = options.prices(kind, ml_append_mode, written, one.workload.config.tables_per_txn - written)
         row, unneeded = options.cost_model.operations[kind], options.layout(ml_append_mode)
         conflict = (row.per_snapshot.without(unneeded), row.per_concurrent_manifest.without(unneeded))
         paid = (prices.first, prices.retry, *prices.beside, prices.check, prices.publish, *conflict)

@@ -18,9 +18,12 @@ def catalog_profile(settings: Settings) -> Profile:
     return Profile("instant-catalog", {"read": fixed, "cas": fixed})
 
 
-def store_numbers(catalog: Profile, tables: Profile) -> dict[str, Any]:
-    """Return contention and limits by kind of conditional request: `kernel.CAS` and so on."""
-    kinds = [(catalog, "cas"), (catalog, "append"), (catalog, "cas"), (tables, "append")]
+def store_numbers(catalog: Profile, tables: Profile, append: str) -> dict[str, Any]:
+    """Return contention and limits by kind of conditional request: `kernel.CAS` and so on.
+
+    `append` is the request that appends to a log.
+    """
+    kinds = [(catalog, "cas"), (catalog, append), (catalog, "cas"), (tables, "append")]
     contention = [store.contention_of(operation) for store, operation in kinds]
     limits = [store.object_limit for store, _ in kinds]
     return {

@@ -14,7 +14,7 @@ from endive.sim.results.capacity_cases import Cases, Vary, cases_of
 from endive.sim.results.capacity_search import Spread, directed_axes, on_threads, search
 from endive.sim.results.capacity_wording import few_transactions, is_met_today, no_answer, sentence, shown, shown_value
 from endive.sim.results.display import Displayed, Grid, bars
-from endive.sim.results.metrics import as_document, number
+from endive.sim.results.metrics import as_document, bounds, number
 from endive.sim.results.prices import NAME as DOLLARS
 from endive.sim.results.runs import Watcher
 from endive.sim.results.summary import Estimate
@@ -100,12 +100,7 @@ class CapacityResults(Displayed):
 
     def chart(self) -> "alt.LayerChart":
         """Return the commits per second of each case, with their intervals. Needs the extra `report`."""
-        rows = [
-            {"case": name, "mean": found.mean, "low": found.mean - half, "high": found.mean + half}
-            for name, answer in self.answers.items()
-            if answer.exists
-            for found, half in [(answer.committed, answer.committed.half_width or 0.0)]
-        ]
+        rows = [{"case": name, **bounds(answer.committed)} for name, answer in self.answers.items() if answer.exists]
         return bars(pa.Table.from_pylist(rows), "commits per second", "case", self.title)
 
 

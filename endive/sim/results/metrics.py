@@ -114,3 +114,9 @@ def _rounded(value: float) -> str:
 def as_document(estimate: Estimate, trust: str | None = None) -> dict[str, float | str | None]:
     """Return a mean and its 95 % interval, for JSON; with the trust in what it rests on, if that is known."""
     return {"mean": estimate.mean, "half_width_95": estimate.half_width} | ({"trust": trust} if trust else {})
+
+
+def bounds(estimate: Estimate) -> dict[str, float]:
+    """Return a mean and the ends of its 95 % interval, for charts."""
+    half_width = estimate.half_width or 0.0
+    return {"mean": estimate.mean, "low": estimate.mean - half_width, "high": estimate.mean + half_width}

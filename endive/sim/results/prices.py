@@ -12,7 +12,10 @@ from typing import Any
 from endive.sim.config.configuration import Settings
 
 NAME = "dollars_per_million_commits"
-READS = ("metadata_reads", "manifest_list_reads", "historical_ml_reads", "manifest_file_reads", "heads")
+READS = (
+    "metadata_root_reads", "metadata_reads", "manifest_list_reads", "historical_ml_reads", "manifest_file_reads",
+    "heads",
+)  # fmt: skip
 WRITES = (
     "metadata_writes", "manifest_list_writes", "manifest_file_writes", "manifest_append_physical_success",
     "manifest_append_physical_failure",
@@ -53,3 +56,10 @@ def _cost(
 ) -> float:
     read, written = (sum(counters.get(name, 0) for name in names) for names in (reads, writes))
     return read * prices["read"] + written * prices["write"]
+
+
+def requests_per_commit(counters: Mapping[str, int]) -> float | None:
+    """Return the requests of a run, to the store and the catalog, for each commit. None: nothing was committed."""
+    commits = counters.get("cas_success", 0) + counters.get("append_logical_success", 0)
+    requests = sum(counters.get(name, 0) for name in (*READS, *WRITES, *CATALOG_READS, *CATALOG_WRITES))
+    return requests / commits if commits else None

@@ -14,7 +14,7 @@ from endive.sim.config.seeds import Seeds, seeds_of
 from endive.sim.engines import Engine
 from endive.sim.results.display import Displayed, Grid, bars
 from endive.sim.results.experiment import Experiment, Result, simulate_seed
-from endive.sim.results.metrics import LABELS, RATES, TIMES, number, with_interval
+from endive.sim.results.metrics import LABELS, RATES, TIMES, bounds, number, with_interval
 from endive.sim.results.prices import NAME as DOLLARS
 from endive.sim.results.prices import dollars_per_million_commits
 from endive.sim.results.summary import Estimate, estimate, estimates
@@ -124,17 +124,12 @@ class RunResults(Displayed):
     def chart(self) -> "alt.LayerChart":
         """Return the quantiles of commit latency by operation type. Needs the extra `report`."""
         rows = [
-            {"quantile": label, "operation type": kind, **_bounds(found)}
+            {"quantile": label, "operation type": kind, **bounds(found)}
             for kind in latency_kinds(self.metrics)
             for name, label in LABELS.items()
             if (found := self.metrics.get(f"latency.{kind}.{name}")) is not None
         ]
         return bars(pa.Table.from_pylist(rows), "commit latency, ms", "quantile", self.title, "operation type")
-
-
-def _bounds(found: Estimate) -> dict[str, float]:
-    half_width = found.half_width or 0.0
-    return {"mean": found.mean, "low": found.mean - half_width, "high": found.mean + half_width}
 
 
 def _drift_warning(result: Result) -> str:

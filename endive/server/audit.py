@@ -1,0 +1,50 @@
+"""The audit log: which caller changed what, or was refused.
+
+An event of the logger `endive.server.audit` for every request that may change something, and for every request that
+was refused; `audit_to` writes them to a file, one JSON object a line. Events hold names, and neither tokens nor bodies.
+"""
+
+import logging
+from pathlib import Path
+
+from endive.catalog.model.names import text_of
+from endive.errors import ConfigurationError
+from endive.logs import Fact, JsonLines, log_event
+from endive.server.http import Request, Response
+from endive.server.routes import Call
+
+audit = logging.getLogger("endive.server.audit")
+
+NAMES_MAX = 100
+"""Tables of a transaction that an event names."""
+
+
+def record(operation: str, call: Call | None, request: Request, response: Response, changes: bool) -> None:
+    """Log a request, if it belongs into the audit log."""
+    is_refused = response.status in (401, 403)
+    if not (changes or is_refused) or not audit.isEnabledFor(logging.INFO):
+        return
+    facts: dict[str, Fact] = {
+        "request_id": request.id,
+        "client": request.client,
+        "principal": call.guard.principal.name if call is not None else "",
+        "operation": operation,
+        "path": request.path,
+        "on": ", ".join(text_of(name) for name in call.guard.touched[:NAMES_MAX]) if call is not None else "",
+        "commit_id": request.headers.get("idempotency-key", ""),
+        "status": response.status,
+    }
+    event = "refused" if is_refused else "changed" if response.status < 400 else "not_changed"
+    log_event(audit, event, logging.INFO, **facts)
+
+
+def audit_to(path: Path) -> logging.Handler:
+    """Append the audit log to a file; return the handler."""
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(str(path), [f"the audit log cannot be written: {error.strerror}"]) from error
+    handler.setFormatter(JsonLines())
+    audit.addHandler(handler)
+    audit.setLevel(logging.INFO)
+    return handler

@@ -1,0 +1,249 @@
+"""What a table's writer could do to another table through locations, registration, manifests or purge."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import ForbiddenError
+from pyiceberg.table import Table
+
+from endive.catalog import KVCatalog
+from endive.catalog.maintenance.protection import without_others
+from endive.catalog.model.grants import Grantee, Privilege
+from endive.server import Limits, RunningServer
+from endive.server.access import Principal, Tokens, hashed
+from endive.server.access.locations import check_properties, is_inside
+from endive.server.application import Application
+from endive.server.errors import HttpError
+from tests.server.calls import SCHEMA, VERSION, answer, set_property
+
+READ, WRITE, CREATE, MANAGE = Privilege
+ROWS = pa.table({"id": [1, 2, 3]})
+
+
+@pytest.fixture
+def application(catalog: KVCatalog) -> Application:
+    """A server for `mallory`, who may create in `own`, `vic`, who may create in `db`, and an administrator."""
+    names = ("mallory", "vic", "admin")
+    for namespace in ("db", "own"):
+        catalog.create_namespace(namespace)
+    catalog.grants.grant(Grantee("user", "mallory"), [CREATE], catalog.grants.place("own"))
+    catalog.grants.grant(Grantee("user", "vic"), [CREATE], catalog.grants.place("db"))
+    catalog.grants.grant(Grantee("user", "admin"), [MANAGE])
+    return Application({"lake": catalog}, Tokens({hashed(name): Principal(name) for name in names}))
+
+
+@pytest.fixture
+def server(application: Application) -> Iterator[RunningServer]:
+    with RunningServer(application, Limits(threads=8), "mallory").start() as running:
+        yield running
+
+
+def client(server: RunningServer, who: str) -> Catalog:
+    return load_catalog(who, type="rest", uri=server.url, token=who)
+
+
+def ask(application: Application, who: str, method: str, path: str, body: object = None) -> tuple[int, str]:
+    status, found = answer(application, method, path, body, authorization=f"Bearer {who}")
+    return status, "" if not found or "error" not in found else found["error"]["message"]
+
+
+def create(name: str, **more: object) -> dict[str, object]:
+    return {"name": name, "schema": SCHEMA, **more}
+
+
+@pytest.fixture
+def victim(server: RunningServer) -> Table:
+    table = client(server, "vic").create_table("db.orders", ROWS.schema)
+    table.append(ROWS)
+    return table
+
+
+def snapshot_json(table: Table) -> dict[str, Any]:
+    current = table.current_snapshot()
+    assert current is not None
+    found = current.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {**found, "snapshot-id": 77, "sequence-number": 99, "timestamp-ms": current.timestamp_ms + 60_000}
+
+
+@pytest.mark.parametrize("kind", ["tables", "views"])
+def test_a_creator_cannot_choose_a_location(application: Application, catalog: KVCatalog, kind: str) -> None:
+    more: dict[str, Any] = {"view-version": VERSION} if kind == "views" else {}
+    for chosen in (
+        catalog.warehouse,
+        f"{catalog.warehouse}/db",
+        f"{catalog.warehouse}/own/t",
+        "file:///etc",
+        "s3://b/t",
+    ):
+        assert (
+            ask(application, "mallory", "POST", f"namespaces/own/{kind}", create("t", location=chosen, **more))[0]
+            == 403
+        )
+    for name in ("write.metadata.path", "write.data.path", "write.object-storage.path"):
+        body = create("t", properties={name: f"{catalog.warehouse}/db"}, **more)
+        assert ask(application, "mallory", "POST", f"namespaces/own/{kind}", body)[0] == 403
+    assert ask(application, "mallory", "POST", f"namespaces/own/{kind}", create("t", **more))[0] == 200
+    chosen = f"{catalog.warehouse}/elsewhere"
+    assert ask(application, "admin", "POST", f"namespaces/own/{kind}", create("a", location=chosen, **more))[0] == 200
+
+
+def test_a_namespace_cannot_be_moved_over_others(application: Application, catalog: KVCatalog) -> None:
+    catalog.grants.grant(Grantee("user", "mallory"), [MANAGE], catalog.grants.place("own"))
+    moved = {"updates": {"location": f"{catalog.warehouse}/db"}}
+
+    assert ask(application, "mallory", "POST", "namespaces/own/properties", moved)[0] == 403
+    inner = {"namespace": ["own", "inner"], "properties": {"location": f"{catalog.warehouse}/db"}}
+    assert ask(application, "mallory", "POST", "namespaces", inner)[0] == 403
+    assert ask(application, "admin", "POST", "namespaces/own/properties", moved)[0] == 200
+
+
+def test_a_table_cannot_be_moved_into_another(application: Application, victim: Table) -> None:
+    ask(application, "mallory", "POST", "namespaces/own/tables", create("t"))
+    for update in (
+        {"action": "set-location", "location": victim.location()},
+        set_property("write.metadata.path", f"{victim.location()}/metadata"),
+        set_property("write.data.path", f"{victim.location()}/../x"),
+        {"action": "add-snapshot", "snapshot": snapshot_json(victim)},
+        {
+            "action": "set-statistics",
+            "snapshot-id": 1,
+            "statistics": {"statistics-path": f"{victim.location()}/s.puffin", "snapshot-id": 1},
+        },
+    ):
+        status, message = ask(application, "mallory", "POST", "namespaces/own/tables/t", {"updates": [update]})
+        assert status == 403, message
+        assert "the location of" in message
+
+
+def test_a_staged_table_keeps_the_location_that_the_server_chose(application: Application, victim: Table) -> None:
+    """The uuid of a staged table is the client's, and part of its location: another table's must not be matched."""
+    uuid = str(victim.metadata.table_uuid)[:8] + "-0000-4000-8000-000000000000"
+
+    def commit(name: str, location: str) -> tuple[int, str]:
+        updates = [{"action": "assign-uuid", "uuid": uuid}, {"action": "set-location", "location": location}]
+        body = {"requirements": [{"type": "assert-create"}], "updates": updates}
+        return ask(application, "mallory", "POST", f"namespaces/own/tables/{name}", body)
+
+    assert commit("orders", victim.location())[0] == 403
+    assert "server's choice" in commit("orders", victim.location())[1]
+
+
+def test_folders_that_look_the_same_are_kept_apart(application: Application, catalog: KVCatalog, victim: Table) -> None:
+    """Namespaces such as `d.b` and `d_b` have one folder; a chosen uuid could then give two tables one location."""
+    catalog.create_namespace(("o/n",))
+    catalog.create_namespace("o_n")
+    catalog.grants.grant(Grantee("user", "mallory"), [CREATE], catalog.grants.place(("o/n",)))
+    uuid = "12345678-0000-4000-8000-000000000000"
+    location = catalog.tables.location_for(("o_n", "t"), uuid.replace("-", ""), None)
+    status, _ = ask(application, "admin", "POST", "namespaces/o_n/tables", create("t", location=location))
+    assert status == 200
+
+    updates = [{"action": "assign-uuid", "uuid": uuid}, {"action": "set-location", "location": location}]
+    body = {"requirements": [{"type": "assert-create"}], "updates": updates}
+    status, message = ask(application, "mallory", "POST", "namespaces/o%2Fn/tables/t", body)
+    assert (status, "another table is in the location" in message) == (403, True)
+
+
+def test_a_list_cannot_name_manifests_of_another_table(
+    application: Application, server: RunningServer, victim: Table
+) -> None:
+    """The server would read them with its own keys, and show their files and bounds as those of the caller's table."""
+    own = client(server, "mallory").create_table("own.t", ROWS.schema)
+    own.append(ROWS)
+    stolen = snapshot_json(victim)
+    copied = Path(own.location().removeprefix("file://")) / "metadata" / "snap-copied.avro"
+    copied.write_bytes(Path(stolen["manifest-list"].removeprefix("file://")).read_bytes())
+    updates = [{"action": "add-snapshot", "snapshot": {**stolen, "manifest-list": f"file://{copied}"}}]
+
+    status, message = ask(application, "mallory", "POST", "namespaces/own/tables/t", {"updates": updates})
+    assert (status, "a manifest is not below the location" in message) == (403, True)
+    change = {"identifier": {"namespace": ["own"], "name": "t"}, "updates": updates}
+    assert ask(application, "mallory", "POST", "transactions/commit", {"table-changes": [change]})[0] == 403
+
+
+def test_only_managers_of_the_warehouse_register_files(
+    application: Application, server: RunningServer, victim: Table, catalog: KVCatalog
+) -> None:
+    catalog.grants.grant(Grantee("user", "mallory"), [MANAGE], catalog.grants.place("own"))
+    client(server, "vic").drop_table("db.orders")  # its files stay, and with them all that it held
+    register = {"name": "stolen", "metadata-location": victim.metadata_location}
+
+    for path in ("register", "register-view"):
+        assert ask(application, "mallory", "POST", f"namespaces/own/{path}", register)[0] == 403
+    assert ask(application, "admin", "POST", "namespaces/db/register", register)[0] == 200
+
+
+def test_a_purge_leaves_files_of_other_tables(server: RunningServer, victim: Table, catalog: KVCatalog) -> None:
+    """A manifest may name any data file: a purge of the table must not delete those of others."""
+    own = client(server, "mallory").create_table("own.t", ROWS.schema)
+    own.append(ROWS)
+    files = [Path(one.file.file_path.removeprefix("file://")) for one in catalog.plan_files("db.orders")]
+    own.add_files([f"file://{one}" for one in files], check_duplicate_files=False)
+    outside = Path(catalog.warehouse.removeprefix("file://")) / "precious.parquet"
+    outside.write_bytes(files[0].read_bytes())
+    own.add_files([f"file://{outside}"], check_duplicate_files=False)
+    mine = [one.file.file_path for one in catalog.plan_files("own.t") if "/own/" in one.file.file_path]
+
+    client(server, "mallory").purge_table("own.t")
+    assert all(one.exists() for one in files)
+    assert outside.exists()
+    assert mine
+    assert not any(Path(one.removeprefix("file://")).exists() for one in mine)
+
+
+def test_an_expiry_leaves_files_of_other_tables(server: RunningServer, victim: Table, catalog: KVCatalog) -> None:
+    own = client(server, "mallory").create_table("own.t", ROWS.schema)
+    files = [Path(one.file.file_path.removeprefix("file://")) for one in catalog.plan_files("db.orders")]
+    own.add_files([f"file://{one}" for one in files])
+    own.overwrite(ROWS)
+    expired = catalog.expire_snapshots("own.t", older_than_unix_ms=2**53, keep_last=1)
+
+    assert expired.snapshot_ids
+    assert all(one.exists() for one in files)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["py-io-impl", "s3.endpoint", "s3.access-key-id", "write.py-location-provider.impl", "client.region", "io-impl"],
+)
+def test_properties_that_reach_files_or_name_code_are_refused(
+    application: Application, name: str, tmp_path: Path
+) -> None:
+    for who in ("mallory", "admin"):
+        assert ask(application, who, "POST", "namespaces/own/tables", create("x", properties={name: "x"}))[0] == 403
+    assert ask(application, "admin", "POST", "namespaces/own/tables", create("t"))[0] == 200
+    body = {"updates": [set_property(name, "x")]}
+    assert ask(application, "admin", "POST", "namespaces/own/tables/t", body)[0] == 403
+    with pytest.raises(HttpError):
+        check_properties({name: "x"})
+
+
+def test_ordinary_writers_notice_nothing(server: RunningServer, catalog: KVCatalog) -> None:
+    mallory = client(server, "mallory")
+    table = mallory.create_table("own.t", ROWS.schema, properties={"write.parquet.compression-codec": "zstd"})
+    table.append(ROWS)
+    table.overwrite(ROWS)
+    with mallory.create_table_transaction("own.staged", ROWS.schema) as transaction:
+        transaction.append(ROWS)
+    assert mallory.load_table("own.staged").scan().to_arrow().num_rows == 3
+    with pytest.raises(ForbiddenError):
+        mallory.load_table("db.orders")
+    assert catalog.check() == []
+
+
+def test_below_means_below() -> None:
+    assert is_inside("s3://b/t", "s3://b/t/x")
+    for path in ("s3://b/t", "s3://b/tt/x", "s3://c/t/x", "s3://b/t/../u/x", "/b/t/x", "s3://b/u", ""):
+        assert not is_inside("s3://b/t", path), path
+    assert not is_inside("", "s3://b/t")
+
+
+def test_the_inner_of_two_locations_decides() -> None:
+    paths = ["s3://b/a/x", "s3://b/a/in/x", "s3://b/c/x"]
+    assert without_others(paths, "s3://b/a", ["s3://b/a/in"]) == ["s3://b/a/x", "s3://b/c/x"]
+    assert without_others(paths, "s3://b/a/in", ["s3://b/a"]) == ["s3://b/a/in/x", "s3://b/c/x"]
+    assert without_others(paths, "s3://b/a", ["s3://b/a"]) == paths
