@@ -45,7 +45,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
-ODD = st.sampled_from([None, -1, 2**63, 2**70, 1e308, "", "x", [], {}, True, "assert-create", {"type": "struct"}])
+ODD: st.SearchStrategy[object] = st.sampled_from(
+    [None, -1, 2**63, 2**70, 1e308, "", "x", [], {}, True, "assert-create", {"type": "struct"}]
+)
 
 SNAPSHOT = {
     "snapshot-id": 5,
