@@ -140,7 +140,7 @@ def register_table(call: Call) -> Response:
     asked = call.request.decoded(RegisterTable)
     name = (*call.namespace, asked.name)
     try:
-        check_properties(call.catalog.files.read(asked.metadata_location).properties)
+        check_properties(call.catalog.files.read_given(asked.metadata_location).properties)
         registered = call.catalog.register_table(name, asked.metadata_location, asked.overwrite, call.commit_id)
     except FileNotFoundError as error:
         raise missing_file(asked.metadata_location) from error

@@ -72,6 +72,11 @@ class MetadataFiles:
         """Return the metadata in a metadata file."""
         return FromInputFile.table_metadata(self.io(location).new_input(location))
 
+    def read_given(self, location: str) -> TableMetadata:
+        """Return the metadata in a file that a caller names; raise `ConfigurationError` if it is no metadata file."""
+        with reading_metadata(location):
+            return self.read(location)
+
     def write(self, metadata: TableMetadata, location: str) -> None:
         """Write a metadata file. Its location is unique, so it is not checked whether a file exists there."""
         if self.read_only_at:

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import SortOrder
 
-from endive.catalog.commit.metadata_files import MetadataFiles, reading_metadata
+from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.publisher import Publisher
 from endive.catalog.connection import FOLDER
 from endive.catalog.iceberg import with_row_ids
@@ -138,8 +138,7 @@ class TablesInStore:
     def _register(
         self, name: Identifier, metadata_location: str, overwrite: bool, request: KeyedRequest | None
     ) -> LoadedTable:
-        with reading_metadata(metadata_location):
-            metadata = self.files.read(metadata_location)
+        metadata = self.files.read_given(metadata_location)
         checked_location(name, metadata.location)
         record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
         installed = self._install(
