@@ -19,6 +19,9 @@ from endive.server.asgi import Asgi, Limits
 from endive.server.audit import audit_to
 from endive.server.routes import ROOTS
 from endive.server.running import LOOPBACK, is_loopback, listen, server_of, url_of
+from endive.server.storage.delegation import Delegation
+from endive.server.storage.signing import Signer
+from endive.server.storage.vending import Vending
 
 PORT = 8181
 """The port of Iceberg's own examples."""
@@ -52,6 +55,19 @@ def serve(
     create: Annotated[bool, typer.Option("--create", help="Create a catalog where there is none.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Requests that run at the same time.")] = Limits.threads,
     logs: Annotated[LogForm | None, typer.Option("--log", help="Write logs to standard error.")] = None,
+    vend_role: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ARN",
+            help="Give clients temporary keys for the files of a table: this role, by STS, restricted to its folder.",
+        ),
+    ] = None,
+    sts_endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Address of an STS that is not Amazon's.")
+    ] = None,
+    sign_requests: Annotated[
+        bool, typer.Option("--sign-requests", help="Sign clients' requests for the files of a table, where no STS is.")
+    ] = False,
     audit_log: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Append which caller changed what, or was refused: a JSON object a line."),
@@ -83,7 +99,11 @@ def serve(
             require_lasting(url, settings)
             with as_typed(url):
                 catalogs[name] = stack.enter_context(KVCatalog.open(url, None, settings, create))
-        asgi = Asgi(Application(catalogs, known), Limits(threads=threads))
+        delegation = Delegation(
+            Vending.with_boto3(vend_role, sts_endpoint, settings) if vend_role is not None else None,
+            Signer.with_botocore(settings) if sign_requests else None,
+        )
+        asgi = Asgi(Application(catalogs, known, delegation=delegation), Limits(threads=threads))
         listening = stack.enter_context(listen(host, port))
         server = server_of(asgi, tls_certificate, tls_key)
         address = url_of(listening)

@@ -186,6 +186,11 @@ class GroupCommit:
         self._work.notify()
 
     @property
+    def is_open(self) -> bool:
+        """Whether more can be submitted."""
+        return not self._closed and self.halted is None
+
+    @property
     def has_work(self) -> bool:
         """Whether something waits for the next batch, or the store is being closed."""
         return self._closed or not self.pipeline.waiting.is_empty

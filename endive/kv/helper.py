@@ -14,7 +14,7 @@ from endive.drivers.blocking import BlockingDriver, random_id
 from endive.errors import EndiveError
 from endive.kv.log.combining import Contention, Hints
 from endive.kv.log.committing import Committed
-from endive.kv.log.intentions import PREFIX, Intention
+from endive.kv.log.intentions import PREFIX, Decided, Intention
 from endive.logs import log_event
 from endive.protocol.requests import Delete, ask
 
@@ -55,8 +55,11 @@ class Helper:
     def _count(self, committed: Committed) -> None:
         own, decided = committed.own, committed.decided
         self.carried_for_others += len(set(committed.carried) - ({own.name} if own is not None else set()))
-        if own is None or decided is None:
-            return
+        if own is not None and decided is not None:
+            self.count(own, decided, committed.state.wal_end)
+
+    def count(self, own: Intention, decided: Decided, entry: int) -> None:
+        """Take note of an own intention that is decided, as a WAL entry up to this one says."""
         self.announced += 1
         self.carried_by_others += decided.by != self.name
         log_event(
@@ -66,7 +69,7 @@ class Helper:
             intention=own.name,
             by=decided.by,
             calls=len(own.calls),
-            entry=committed.state.wal_end,
+            entry=entry,
         )
 
     def delete(self, paths: Iterable[str]) -> None:

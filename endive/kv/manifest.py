@@ -108,6 +108,8 @@ class StoreManifest:
 
     parents: tuple[Parent, ...] = ()
     """Stores whose files this one uses, by ascending `sst_id_last`."""
+    has_intentions: bool = False
+    """Processes have announced transactions here: the store has rows of its own, and objects that name others' work."""
 
     @property
     def is_joinable(self) -> bool:
@@ -147,6 +149,10 @@ class StoreManifest:
         if self.writer_epoch != epoch:
             raise FencedError("writer", epoch, self.writer_epoch)
         return self if self.shared_epoch == epoch else replace(self, put_id=put_id, shared_epoch=epoch)
+
+    def with_intentions(self, put_id: str) -> "StoreManifest":
+        """Say that there may be intentions and their results; the same value if it says so already."""
+        return self if self.has_intentions else replace(self, put_id=put_id, has_intentions=True)
 
     def with_compactor(self, put_id: str) -> "StoreManifest":
         """Claim the next compactor epoch. SSTs of earlier epochs that are not in use are garbage from here on."""

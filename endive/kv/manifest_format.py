@@ -25,12 +25,14 @@ from endive.kv.sst.compression import compress, decompress
 from endive.protocol.sequenced import Family
 
 MAGIC = b"ENDIVEMF"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version 1 had no `shared_epoch` and no `wal_put_ids`: it is read as a store that was never shared. Version 3 has
-parents, and its SSTs in columns; it is written for clones and for manifests of many SSTs only, so that an older Endive
-can read all others."""
+parents, and its SSTs in columns; it is written for clones and for manifests of many SSTs. Version 4 is the same for a
+store where transactions were announced: an older Endive would show their results in scans, and delete what it does not
+know. Every manifest is written in the oldest version that can hold it."""
+COLUMNS_VERSION = 3
 PLAIN_VERSION = 2
-VERSIONS_READ = (1, PLAIN_VERSION, FORMAT_VERSION)
+VERSIONS_READ = (1, PLAIN_VERSION, COLUMNS_VERSION, FORMAT_VERSION)
 COLUMNS_FROM = 10_000
 """SSTs from which on they are written in columns: half a second less to write and read a hundred thousand."""
 _HEADER = struct.Struct(">8sHI")
@@ -58,14 +60,19 @@ def _sst_fields(sst: SstInfo) -> dict[str, Any]:
 def encode_manifest(manifest: StoreManifest) -> bytes:
     """Return the bytes of a manifest, in the oldest format that can hold it."""
     count = sum(len(run.ssts) for run in manifest.runs)
-    is_new = bool(manifest.parents) or count >= COLUMNS_FROM
+    is_new = bool(manifest.parents) or count >= COLUMNS_FROM or manifest.has_intentions
     fields = fields_of(manifest if not is_new else replace(manifest, runs=()))
     if is_new:
         fields["runs"] = [_columns(run) for run in manifest.runs]
     else:
         del fields["parents"]
+    if manifest.has_intentions:
+        version = FORMAT_VERSION
+    else:
+        del fields["has_intentions"]
+        version = COLUMNS_VERSION if is_new else PLAIN_VERSION
     rest = compress(json.dumps(fields, separators=(",", ":")).encode())
-    return _HEADER.pack(MAGIC, FORMAT_VERSION if is_new else PLAIN_VERSION, crc32c(rest)) + rest
+    return _HEADER.pack(MAGIC, version, crc32c(rest)) + rest
 
 
 def _columns(run: SortedRun) -> dict[str, Any]:

@@ -16,11 +16,12 @@ A procedure that raises `RefusalError` has decided: nothing is written, and that
 of its code is recorded as a failure. Errors of the object store decide nothing.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from endive.errors import ConfigurationError
-from endive.kv.transaction import Transaction
+from endive.kv.transaction import Outcome, Transaction
 from endive.protocol.requests import Steps
 
 Procedure = Callable[[Transaction, bytes], Steps[bytes]]
@@ -63,3 +64,18 @@ def procedure(name: str, version: int) -> Callable[[Procedure], Procedure]:
         return function
 
     return register
+
+
+class PortableFunction(ABC):
+    """A transaction function that can also be called as a procedure, with the same effect.
+
+    A process runs its own functions directly. It announces the call, if it expects that another process commits first.
+    """
+
+    @abstractmethod
+    def call(self) -> Call | None:
+        """Return the call; None: only this process can run the function."""
+
+    @abstractmethod
+    def outcome(self, result: Outcome) -> Outcome:
+        """Return the outcome of the function, from that of the call."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from endive.errors import MissingObjectError, RefusalError
 from endive.kv.log.state import StoreState
-from endive.kv.procedures import Call, procedure
+from endive.kv.procedures import Call, PortableFunction, procedure
 from endive.kv.sst.merge import KeyRange
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import RESERVED, Transaction, TransactionFunction, run_function
@@ -80,6 +80,8 @@ class Recorded:
 
     calls: tuple[Call, ...]
     values: tuple[Any, ...]
+    portable: tuple[PortableFunction, ...] = ()
+    """The functions themselves, if they are called as procedures. Then there are no values."""
 
 
 def record_functions(
@@ -108,6 +110,14 @@ def record_functions(
         calls = (*calls, call_of(transaction.gets, transaction.scans, transaction.rows))
         values = (*values, outcome.value)
     return Recorded(calls, values) if earlier else None
+
+
+def called_functions(functions: Sequence[TransactionFunction[Any]]) -> Recorded | None:
+    """Return functions as calls of their procedures; None if not all of them have one."""
+    candidates: tuple[object, ...] = tuple(functions)
+    portable = tuple(one for one in candidates if isinstance(one, PortableFunction))
+    calls = tuple(call for one in portable if (call := one.call()) is not None)
+    return Recorded(calls, (), portable) if functions and len(calls) == len(functions) else None
 
 
 @procedure(NAME, VERSION)

@@ -7,6 +7,8 @@ from functools import partial
 from time import monotonic, sleep
 
 from endive.drivers.blocking import BlockingDriver
+from endive.kv.exchange import Exchange
+from endive.kv.log.forgetting import forget_results
 from endive.kv.log.helping import collect_intentions, forget_outcomes, old_outcomes, open_intentions, pending
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Transaction, run_function
@@ -47,23 +49,29 @@ def _nothing(transaction: Transaction) -> Steps[None]:  # noqa: ARG001 - a trans
     yield from ()
 
 
-def settle(writer: Writer, driver: BlockingDriver, cache: TableCache) -> tuple[str, ...]:
+def settle(writer: Writer, driver: BlockingDriver, cache: TableCache, exchange: Exchange) -> tuple[str, ...]:
     """Carry out all intentions that are pending now; return those that this process cannot carry out."""
     left: tuple[str, ...] = ()
     for _ in range(SETTLE_ROUNDS_MAX):
         before, left = left, driver.run(open_intentions(writer.refresh(), cache))
         if not left or left == before:
             break
-        writer.group.submit(_nothing).wait()
+        if pending(writer.state):
+            writer.group.submit(_nothing).wait()
+        exchange.carry_out_pending()
     return left
 
 
 def collect_closed(writer: Writer, driver: BlockingDriver, cache: TableCache) -> tuple[str, ...]:
     """Delete the intentions that nobody can carry out any more, and forget old results; return their names."""
-    deleted = driver.run(collect_intentions(cache, writer.state))
     state = writer.state
+    if not state.manifest.value.has_intentions:
+        return ()
+    deleted = driver.run(collect_intentions(cache, state))
     before = state.wal_end - OUTCOMES_KEPT
-    if state.is_writable and before > 0:
+    if not writer.group.is_open:  # the process ends: its threads commit nothing more
+        driver.run(forget_results(OUTCOMES_KEPT, cache))
+    elif state.is_writable and before > 0:
         transaction = Transaction(state.manifest.value.runs, state.recent, cache, is_writable=False)
         old = driver.run(run_function(partial(old_outcomes, before), transaction))
         if old.error is None and old.value:

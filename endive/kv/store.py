@@ -26,6 +26,7 @@ from endive.errors import (
     ProcedureFailedError,
 )
 from endive.kv.at_checkpoint import StoreAtCheckpoint
+from endive.kv.exchange import Exchange
 from endive.kv.log.helping import pending
 from endive.kv.log.state import StoreState
 from endive.kv.maintenance.background import BackgroundMaintenance
@@ -107,6 +108,8 @@ class Store(Closing):
         self._writer = Writer(self.driver, self.cache, is_exclusive, options, create)
         self._group = self._writer.group
         self._pipeline = self._writer.pipeline
+        self.exchange = Exchange(self._writer, self.driver, self.cache)
+        """Intentions that need files, for the layer above."""
         # Processes that share a store should not collect at the same time.
         factor = 1.0 + (stream(int(random_id(), 16), "maintenance").random() if self._writer.may_reopen else 0.0)
         self._maintenance = BackgroundMaintenance(self, self.driver, options, factor)
@@ -372,7 +375,7 @@ class Store(Closing):
         name was returned: what no row refers to can be deleted.
         """
         self._require_open()
-        return settle(self._writer, self.driver, self.cache)
+        return settle(self._writer, self.driver, self.cache, self.exchange)
 
     def collect_intentions(self) -> tuple[str, ...]:
         """Delete the intentions that nobody can carry out any more; return their names."""

@@ -41,10 +41,11 @@ from endive.kv.log.helping import (
 )
 from endive.kv.log.intentions import INTENTION_BYTES_MAX
 from endive.kv.log.state import StoreState, newest_state, refreshed
+from endive.kv.log.topics import CarryOutPrepared
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline
 from endive.kv.procedures import Call
-from endive.kv.recorded import Recorded, record_functions
+from endive.kv.recorded import Recorded, called_functions, record_functions
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Outcome, TransactionFunction
 from endive.kv.turns import Turns
@@ -189,7 +190,7 @@ class Writer:
     def _renewed(self, batch: Batch, error: MissingObjectError) -> bool:
         """Refresh, since files of the state were deleted. False: they are lost, and the batch has failed, alone."""
         try:
-            self._learn(self._driver.run(after_missing(self.state, error)))
+            self.learn(self._driver.run(after_missing(self.state, error)))
         except EndiveError as lost:
             self._report(batch, lost)
             return False
@@ -202,7 +203,7 @@ class Writer:
     def _is_newest(self, state: StoreState) -> bool:
         """Whether no other writer has committed since `state`, from which functions that put nothing were run."""
         newest = self._driver.run(refreshed(self.state))
-        self._learn(newest)
+        self.learn(newest)
         if not newest.is_writable and not self.may_reopen:
             raise FencedError(ROLE, state.own_epoch, newest.manifest.value.writer_epoch)
         return newest.is_writable and newest.wal_end == state.wal_end
@@ -231,7 +232,7 @@ class Writer:
         elif not state.own_epoch and monotonic() - self._refreshed_s > self._options.idle_max_ms / 1000:
             state = self._driver.run(refreshed(state))
         if state is not self.state:
-            self._learn(state)
+            self.learn(state)
         if not state.is_writable and not self.may_reopen:
             raise FencedError(ROLE, state.own_epoch, state.manifest.value.writer_epoch)
         return state
@@ -272,7 +273,7 @@ class Writer:
                 return committed, None
             self.losses += committed.losses
             state = committed.state
-            self._learn(state)
+            self.learn(state)
         recorded = self._recorded(batch, state)
         if recorded is None:
             return self._race(batch, state, ATTEMPTS_MAX), None
@@ -288,13 +289,21 @@ class Writer:
     def _recorded(self, batch: Batch, state: StoreState) -> Recorded | None:
         """Return the functions and rows of a batch as calls; None: only this process can commit them."""
         functions = tuple(function for function, _ in batch.functions)
-        if any(isinstance(function, Call) for function in functions):
+        if any(isinstance(function, Call | CarryOutPrepared) for function in functions):
             return None
-        recorded = self._driver.run(record_functions(functions, state, self._cache, batch.rows))
+        recorded = None if batch.rows else called_functions(functions)
+        if recorded is None:
+            recorded = self._driver.run(record_functions(functions, state, self._cache, batch.rows))
         return recorded if recorded is not None and _size_of(recorded.calls) <= INTENTION_BYTES_MAX else None
 
     def _accepted(self, batch: Batch, committed: Committed, recorded: Recorded) -> Committed:
-        """Let the functions that were refused wait again; return the results of the others."""
+        """Let the functions that were refused wait again; return the results of the others.
+
+        A procedure that refuses has decided, as the function itself would have.
+        """
+        if recorded.portable:
+            found = zip(recorded.portable, committed.outcomes, strict=True)
+            return replace(committed, outcomes=tuple(one.outcome(result) for one, result in found))
         outcomes: list[Outcome] = []
         accepted, refused = [], []
         results = committed.outcomes[len(recorded.calls) - len(recorded.values) :]
@@ -318,7 +327,7 @@ class Writer:
         except ExclusiveWriterError:  # nothing was written: take the store
             state = self._writable(create=False)
             self._must_open = self._was_fenced = False
-            self._learn(state)
+            self.learn(state)
             return self._driver.run(self._commit_batch(state, functions, batch.rows))
 
     def _commit_batch(
@@ -359,7 +368,7 @@ class Writer:
                 log.debug("intentions of others are left to them: %s", error)
                 return
             self._learn_from(committed, started_s)
-            self._learn(committed.state)
+            self.learn(committed.state)
             if not committed.carried:
                 return
 
@@ -463,14 +472,14 @@ class Writer:
                 self._is_refreshing = False
                 changed.notify_all()
             raise
-        self._learn(state)
+        self.learn(state)
         with changed:
             self._is_refreshing = False
             self.refreshes = begun
             changed.notify_all()
         return state
 
-    def _learn(self, state: StoreState) -> None:
+    def learn(self, state: StoreState) -> None:
         """Take over a state. Halts if it shows that the writer was fenced, and may not reopen."""
         with self.group.changed:
             self._combine(state)

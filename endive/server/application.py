@@ -17,6 +17,7 @@ from endive.server.errors import HttpError, as_http
 from endive.server.http import Request, Response, error_response, json_response
 from endive.server.metrics import MEDIA_TYPE, OTHER, Metrics
 from endive.server.routes import ROOTS, Call, Handler, Route, Router, refused
+from endive.server.storage.delegation import NO_DELEGATION, Delegation
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ ROUTES = [
     Route("GET", f"{TABLE}/plan/{{plan}}", scans.poll_plan, changes=False, needs=rules.on_table(READ)),
     Route("DELETE", f"{TABLE}/plan/{{plan}}", scans.cancel_plan, changes=False, needs=rules.on_table(READ)),
     Route("POST", f"{TABLE}/tasks", scans.fetch_tasks, changes=False, needs=rules.on_table(READ)),
+    Route("GET", f"{TABLE}/credentials", tables.load_credentials, changes=False, needs=rules.on_table(READ)),
+    Route("POST", f"{TABLE}/sign", tables.sign_request, changes=False, needs=rules.on_table(READ)),
     Route("POST", "tables/rename", tables.rename_table, changes=True, needs=rules.renaming("table")),
     Route("GET", f"{NAMESPACE}/views", views.list_views, changes=False, needs=rules.sees_namespace),
     Route("POST", f"{NAMESPACE}/views", views.create_view, changes=True, needs=rules.creating_view),
@@ -105,11 +108,16 @@ class Application:
     """
 
     def __init__(
-        self, warehouses: Mapping[str, KVCatalog], tokens: Authenticator | None = None, refresh_s: float = REFRESH_S
+        self,
+        warehouses: Mapping[str, KVCatalog],
+        tokens: Authenticator | None = None,
+        refresh_s: float = REFRESH_S,
+        delegation: Delegation = NO_DELEGATION,
     ) -> None:
         if not warehouses:
             raise ValueError("a server needs at least one warehouse")
         self._tokens = tokens
+        self._delegation = delegation
         self.warehouses = dict(warehouses)
         self._default = next(iter(warehouses))
         self._readers = {name: GrantReader(catalog, refresh_s) for name, catalog in warehouses.items()}
@@ -166,7 +174,7 @@ class Application:
         self, warehouse: str, request: Request, principal: Principal, names: Mapping[str, str] | None = None
     ) -> Call:
         guard = Guard(self._readers[warehouse], principal)
-        return Call(self.warehouses[warehouse], request, names or {}, guard)
+        return Call(self.warehouses[warehouse], request, names or {}, guard, self._delegation)
 
     def _ready(self, call: Call) -> Response:
         """Answer while every catalog can be read."""

@@ -101,3 +101,13 @@ class FetchTasks(Message):
     """Body of `fetchScanTasks`."""
 
     plan_task: str
+
+
+class SignRequest(Message):
+    """Body of `signRequest`: a request to object storage."""
+
+    method: str
+    uri: str
+    region: str = ""
+    headers: dict[str, list[str]] = {}
+    body: str | None = None

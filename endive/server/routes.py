@@ -11,6 +11,7 @@ from endive.catalog.model.names import Identifier
 from endive.server.access.guard import Guard
 from endive.server.errors import HttpError, bad_request, not_acceptable
 from endive.server.http import SEPARATOR, Request, Response
+from endive.server.storage.delegation import NO_DELEGATION, Delegation
 
 ROOTS = frozenset({"config", "oauth", "namespaces", "tables", "views", "transactions"})
 """What may follow `/v1/` without a prefix; no warehouse has one of these names."""
@@ -24,6 +25,8 @@ class Call:
     request: Request
     path: Mapping[str, str]
     guard: Guard
+    delegation: Delegation = NO_DELEGATION
+    """How clients reach files."""
 
     @property
     def namespace(self) -> Identifier:

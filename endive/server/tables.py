@@ -22,10 +22,11 @@ from endive.server.changes import change_of, lost_field
 from endive.server.configuration import client_properties
 from endive.server.errors import bad_request, missing_file, not_acceptable
 from endive.server.http import NO_CONTENT, Page, Request, Response, json_response
-from endive.server.messages import CommitTable, CommitTransaction, CreateTable, Json, RegisterTable, Rename
+from endive.server.messages import CommitTable, CommitTransaction, CreateTable, Json, RegisterTable, Rename, SignRequest
 from endive.server.metadata import metadata_json
 from endive.server.names import name_json, uuid_of
 from endive.server.routes import Call
+from endive.server.storage.delegation import HEADER, NO_STORE
 
 MODES = ("all", "refs")
 
@@ -98,7 +99,7 @@ def load_table(call: Call) -> Response:
         raise bad_request(f"snapshots is {mode!r}, not one of {', '.join(MODES)}")
     loaded = call.catalog.load_table(call.table)
     _require_metadata_file(loaded.metadata_location)
-    if _is_known(call.request, etag(loaded, mode)):
+    if _is_known(call.request, etag(loaded, mode)) and HEADER not in call.request.headers:  # keys would be missing
         return Response(304, headers={"etag": etag(loaded, mode)})
     return table_response(call, loaded, mode)
 
@@ -217,9 +218,26 @@ def report_metrics(call: Call) -> Response:
 
 def table_response(call: Call, loaded: LoadedTable, mode: str = "all") -> Response:
     """Return a table with its metadata and the properties that a client needs for its files."""
+    access = call.delegation.access(call.guard, call.request, loaded)
     body = {
         "metadata-location": loaded.metadata_location,
         "metadata": metadata_json(loaded.metadata, mode),
-        "config": client_properties(call.catalog.properties),
+        "config": {**client_properties(call.catalog.properties), **access.config},
     }
-    return json_response(body, headers={"etag": etag(loaded, mode)})
+    if not access.credentials:
+        return json_response(body, headers={"etag": etag(loaded, mode)})
+    return json_response({**body, "storage-credentials": access.credentials}, headers=NO_STORE)
+
+
+def load_credentials(call: Call) -> Response:
+    """Return temporary keys for a table's files; none if the server gives none."""
+    found = call.delegation.credentials(call.guard, call.catalog.load_table(call.table))
+    return json_response({"storage-credentials": found}, headers=NO_STORE)
+
+
+def sign_request(call: Call) -> Response:
+    """Sign a request to a table's files."""
+    asked = call.request.decoded(SignRequest)
+    loaded = call.catalog.load_table(call.table)
+    signed = call.delegation.sign(call.guard, loaded, asked.method, asked.uri, asked.headers, asked.body)
+    return json_response({"uri": signed.uri, "headers": signed.headers}, headers=NO_STORE)

@@ -6,11 +6,12 @@ from typing import TypeVar
 
 import pytest
 from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table.update import RemovePropertiesUpdate
 
 from endive.catalog import KVCatalog
 from endive.catalog.model.transaction import TransactionFunction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
-from endive.errors import OutcomeUnknownError
+from endive.errors import CommitConflictError, OutcomeUnknownError
 from endive.kv import Store
 from endive.kv.log.helping import announce
 from endive.kv.log.state import newest_state
@@ -18,6 +19,7 @@ from endive.kv.recorded import record_functions
 from endive.kv.sst.reading import NoCache
 from endive.objects import MemoryStore
 from tests.catalog.commits.interrupted import rows_of
+from tests.catalog.helped import HelpedStore
 from tests.catalog.tables import NAME, NUMBERS, numbers
 from tests.store.functions import QUIET
 
@@ -94,3 +96,23 @@ def test_an_announced_commit_is_refused_if_its_table_has_changed(catalog: Endive
 
     assert {"dead", "alive"} & catalog.load_table(NAME).properties.keys() == {"alive"}
     assert catalog.kv.check() == []
+
+
+def test_property_changes_of_processes_are_applied_one_on_top_of_the_other(tmp_path: Path) -> None:
+    with HelpedStore() as helped, KVCatalog(helped, f"file://{tmp_path}/warehouse", create=True) as kv:
+        kv.create_namespace("db")
+        kv.create_table(NAME, NUMBERS, properties={"endive.metadata-json": "background", "a": "1"})
+        old = KVCatalog(helped._other, f"file://{tmp_path}/warehouse", create=False)
+        helped._other.refresh()
+
+        kv.update_properties(NAME, {"b": "2"})
+        old.update_properties(NAME, {"c": "3"})
+        kv.update_properties(NAME, {"d": "4"}, removals=("a",))
+
+        assert helped.called >= 2
+        found = kv.load_table(NAME).metadata.properties
+        assert {name: found[name] for name in ("b", "c", "d")} == {"b": "2", "c": "3", "d": "4"}
+        with pytest.raises(CommitConflictError, match="already"):
+            kv.commit(NAME, (), (RemovePropertiesUpdate(removals=["a"]),))
+        assert kv.check() == []
+        old.close()

@@ -24,15 +24,18 @@ from endive.kv.log.intentions import (
     position_of,
 )
 from endive.kv.log.state import StoreState, newest_state, refreshed
+from endive.kv.manifest_format import MANIFESTS
 from endive.kv.procedures import Call, procedure
 from endive.kv.recorded import record_functions
 from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_functions
 from endive.protocol.requests import Delete, Get, List, Steps, ask
+from endive.protocol.sequenced import update
 from endive.testing.explorer import Invariant, RecordEvent
+from tests.races.processes import driver_of
 from tests.races.scenarios import at_rest
 from tests.races.shared_writers import INVARIANTS as INVARIANTS_OF_WRITERS
-from tests.races.shared_writers import REFRESHES, append_letter, key_of, logs_at_rest, read_logs
+from tests.races.shared_writers import REFRESHES, append_letter, key_of, logs_at_rest, read_logs, writers_at_rest
 
 FILES = "data/"
 ROUNDS = 3
@@ -52,6 +55,17 @@ def append(tx: Transaction, argument: bytes) -> Steps[bytes]:
 
 def call(argument: str) -> tuple[Call, ...]:
     return (Call("races.append", 1, argument.encode()),)
+
+
+def helpers_at_rest() -> tuple[dict[str, bytes], StoreState]:
+    """Return the objects of a shared store where transactions were announced before, and a writer's state."""
+    objects, state = writers_at_rest()
+    driver = driver_of()
+    for path, body in objects.items():
+        driver.objects.put(path, body)
+    driver.run(update(MANIFESTS, lambda newest: newest.value.with_intentions("marked")))
+    state = driver.run(refreshed(state))
+    return {info.path: driver.objects.get(info.path) or b"" for info in driver.objects.list("")}, state
 
 
 # Processes.

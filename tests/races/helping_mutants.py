@@ -7,7 +7,7 @@ from typing import Any
 from endive.kv.log import helping
 from endive.kv.log.committing import Committed, append_shared, commit_batch, prepare
 from endive.kv.log.helping import announce, carry_out, read_intentions, result_of, to_carry_out
-from endive.kv.log.intentions import DONE, HORIZON, PREFIX, Decided, Intention, names_in, outcome_key
+from endive.kv.log.intentions import DONE, HORIZON, PREFIX, Decided, Intention, names_in, outcome_key, topic_of
 from endive.kv.log.state import StoreState
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Transaction
@@ -90,9 +90,9 @@ def abandoned_ones_collected() -> Any:
     return swapped(("tests.races.helping.collect_intentions", collect))
 
 
-def listed(state: StoreState) -> tuple[str, ...]:
+def listed(state: StoreState, topic: str = "") -> tuple[str, ...]:
     """All intentions that were listed; results in memory are not consulted."""
-    return state.intentions
+    return tuple(name for name in state.intentions if topic_of(name) == topic)
 
 
 def no_horizon() -> Any:
@@ -102,17 +102,23 @@ def no_horizon() -> Any:
         decided = yield from tx.get(outcome_key(name))
         return decided is None
 
-    return swapped(("endive.kv.log.helping._is_open", is_open), ("endive.kv.log.helping.pending", listed))
+    return swapped(("endive.kv.log.helping.is_open", is_open), ("endive.kv.log.helping.pending", listed))
+
+
+def always_open(name: str, tx: Transaction) -> Steps[bool]:
+    """Every intention may take effect."""
+    yield from ()
+    return True
 
 
 def results_not_looked_up() -> Any:
     """An intention that is listed is carried out."""
+    return swapped(("endive.kv.log.helping.is_open", always_open), ("endive.kv.log.helping.pending", listed))
 
-    def is_open(name: str, tx: Transaction) -> Steps[bool]:
-        yield from ()
-        return True
 
-    return swapped(("endive.kv.log.helping._is_open", is_open), ("endive.kv.log.helping.pending", listed))
+def results_on_topics_not_looked_up() -> Any:
+    """An intention on a topic that is listed is carried out."""
+    return swapped(("endive.kv.log.topics.is_open", always_open), ("endive.kv.log.helping.pending", listed))
 
 
 def horizon_in_a_later_entry() -> Any:

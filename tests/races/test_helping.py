@@ -3,15 +3,14 @@
 Every search prints its number of states (`pytest -s`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 import pytest
 
 from endive.testing.automaton import Program
-from endive.testing.explorer import Bounds, Exploration, explore
+from endive.testing.explorer import Bounds, Exploration
 from tests.races import helping_mutants as mutants
 from tests.races.helping import (
     INVARIANTS,
@@ -20,15 +19,17 @@ from tests.races.helping import (
     deciding,
     forgetting,
     giving_up,
+    helpers_at_rest,
     helping,
     helping_exclusively,
     needing,
     recording,
 )
 from tests.races.scenarios import collector, compactor_open_already
-from tests.races.shared_writers import committing, writers_at_rest
+from tests.races.searches import Case, Mutant, every_mutant_is_found, nothing_goes_wrong, search
+from tests.races.shared_writers import committing
 
-OBJECTS, STATE = writers_at_rest()
+OBJECTS, STATE = helpers_at_rest()
 """A shared store with one commit, a writer's state, and an open compactor."""
 ABANDONED, OF_THE_DEAD = abandoned(OBJECTS, STATE, "d")
 """The same, with an intention whose owner is gone."""
@@ -52,16 +53,18 @@ FILES: dict[str, Program] = {
 KEEPERS: dict[str, Program] = {"compactor": compactor_open_already, "collector": collector}
 
 
+LOST = "its object is gone"
+
+
 def searched(
-    programs: Mapping[str, Program], bounds: Bounds, objects: Mapping[str, bytes], ignored: str = ""
+    programs: Mapping[str, Program], bounds: Bounds, objects: Mapping[str, bytes], expected: str = LOST
 ) -> Exploration:
+    # An intention that is lost is found before what follows from it.
+    ignored = "" if expected == LOST else "intentions"
     invariants = {name: invariant for name, invariant in INVARIANTS.items() if name != ignored}
-    found = explore(programs, invariants, bounds, objects)
-    print(f"\n{', '.join(programs)}; {bounds}: {found}")  # noqa: T201 - the number of states is a result
-    return found
+    return search(programs, invariants, bounds, objects)
 
 
-Case = tuple[dict[str, Program], Bounds, Mapping[str, bytes]]
 EXHAUSTED: dict[str, Case] = {
     "two owners, a lost reply, a crash": ({**A, **B}, Bounds(lost_replies=1, crashes=1), OBJECTS),
     "an owner that gives up, another, results forgotten; two preemptions": (
@@ -135,27 +138,13 @@ CAMPAIGN: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("case", EXHAUSTED.values(), ids=EXHAUSTED.keys())
-def test_nothing_goes_wrong(case: Case) -> None:
-    assert searched(*case).violation is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", LONG.values(), ids=LONG.keys())
-def test_nothing_goes_wrong_in_long_searches(case: Case) -> None:
-    assert searched(*case).violation is None
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("case", CAMPAIGN.values(), ids=CAMPAIGN.keys())
-def test_nothing_goes_wrong_in_campaigns(case: Case) -> None:
-    assert searched(*case).violation is None
+test_nothing_goes_wrong = nothing_goes_wrong(EXHAUSTED, searched)
+test_nothing_goes_wrong_in_long_searches = pytest.mark.slow(nothing_goes_wrong(LONG, searched))
+test_nothing_goes_wrong_in_campaigns = pytest.mark.campaign(nothing_goes_wrong(CAMPAIGN, searched))
 
 
 # Mutants: taken away what makes it safe, the search finds what goes wrong.
 
-Mutant = tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[str, bytes], str]
-LOST = "its object is gone"
 MUTANTS: dict[str, Mutant] = {
     "a helper does not read the entry before its own": (
         mutants.not_read_again,
@@ -230,14 +219,4 @@ MUTANTS: dict[str, Mutant] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", MUTANTS.values(), ids=MUTANTS.keys())
-def test_the_search_finds_what_is_wrong_with_a_mutant(case: Mutant) -> None:
-    mutant, programs, bounds, objects, expected = case
-    with mutant():
-        # An intention that is lost is found before what follows from it.
-        found = searched(programs, bounds, objects, "" if expected == LOST else "intentions")
-
-    assert found.violation is not None
-    assert expected in found.violation
-    assert found.trace
+test_the_search_finds_what_is_wrong_with_a_mutant = pytest.mark.slow(every_mutant_is_found(MUTANTS, searched))

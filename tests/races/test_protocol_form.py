@@ -37,6 +37,8 @@ PROTOCOLS = [
             "log/committing",
             "log/helping",
             "log/combining",
+            "log/topics",
+            "log/forgetting",
             "procedures",
             "recorded",
         )
@@ -44,6 +46,7 @@ PROTOCOLS = [
     ROOT / "tests" / "races" / "scenarios.py",
     ROOT / "tests" / "races" / "two_phase_scenarios.py",
     ROOT / "tests" / "races" / "helping.py",
+    ROOT / "tests" / "races" / "topics.py",
 ]
 DISTINCT = {
     "numbers": "ids of objects, each once",

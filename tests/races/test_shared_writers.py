@@ -3,19 +3,19 @@
 Every search prints its number of states (`pytest -s`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 import pytest
 
 from endive.kv.log.epochs import open_exclusive
 from endive.testing.automaton import Program
-from endive.testing.explorer import Bounds, Exploration, explore
+from endive.testing.explorer import Bounds, Exploration
 from tests.races import mutants as mutants_of_the_store
 from tests.races import writer_mutants as mutants
 from tests.races.scenarios import collector, compactor, compactor_open_already
+from tests.races.searches import Case, Mutant, every_mutant_is_found, nothing_goes_wrong, search
 from tests.races.shared_writers import (
     INVARIANTS,
     alone,
@@ -45,10 +45,10 @@ PARALLEL, PARALLEL_OWNER = writers_at_rest(partial(open_exclusive, parallel_writ
 """The same, with two writes in flight."""
 
 
-def searched(programs: Mapping[str, Program], bounds: Bounds, objects: Mapping[str, bytes] = OBJECTS) -> Exploration:
-    found = explore(programs, INVARIANTS, bounds, objects)
-    print(f"\n{', '.join(programs)}; {bounds}: {found}")  # noqa: T201 - the number of states is a result
-    return found
+def searched(
+    programs: Mapping[str, Program], bounds: Bounds, objects: Mapping[str, bytes] = OBJECTS, _expected: str = ""
+) -> Exploration:
+    return search(programs, INVARIANTS, bounds, objects)
 
 
 KEEPERS: dict[str, Program] = {"compactor": compactor_open_already, "collector": collector}
@@ -76,7 +76,6 @@ IN_FLIGHT: dict[str, Program] = {
     "joining b": partial(joining, "b"),
 }
 
-Case = tuple[dict[str, Program], Bounds, Mapping[str, bytes]]
 EXHAUSTED: dict[str, Case] = {
     "two members, a lost reply, a crash": (TWO, Bounds(lost_replies=1, crashes=1), OBJECTS),
     "two members, two lost replies": (TWO, Bounds(lost_replies=2), OBJECTS),
@@ -219,27 +218,14 @@ CAMPAIGN: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("case", EXHAUSTED.values(), ids=EXHAUSTED.keys())
-def test_nothing_goes_wrong(case: Case) -> None:
-    assert searched(*case).violation is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", LONG.values(), ids=LONG.keys())
-def test_nothing_goes_wrong_in_long_searches(case: Case) -> None:
-    assert searched(*case).violation is None
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("case", CAMPAIGN.values(), ids=CAMPAIGN.keys())
-def test_nothing_goes_wrong_in_campaigns(case: Case) -> None:
-    assert searched(*case).violation is None
+test_nothing_goes_wrong = nothing_goes_wrong(EXHAUSTED, searched)
+test_nothing_goes_wrong_in_long_searches = pytest.mark.slow(nothing_goes_wrong(LONG, searched))
+test_nothing_goes_wrong_in_campaigns = pytest.mark.campaign(nothing_goes_wrong(CAMPAIGN, searched))
 
 
 # Mutants: taken away what makes it safe, the search finds what goes wrong.
 
 STALE_READER: dict[str, Program] = {"reader": partial(reading, STATE), **TWO, **KEEPERS}
-Mutant = tuple[Callable[[], Any], dict[str, Program], Bounds, Mapping[str, bytes], str]
 MUTANTS: dict[str, Mutant] = {
     "no look at the manifest after the create": (
         mutants.no_look_after_the_create,
@@ -325,23 +311,7 @@ LONG_MUTANTS: dict[str, Mutant] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", MUTANTS.values(), ids=MUTANTS.keys())
-def test_the_search_finds_what_is_wrong_with_a_mutant(case: Mutant) -> None:
-    find(case)
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("case", LONG_MUTANTS.values(), ids=LONG_MUTANTS.keys())
-def test_a_long_search_finds_what_is_wrong_with_a_mutant(case: Mutant) -> None:
-    find(case)
-
-
-def find(case: Mutant) -> None:
-    mutant, programs, bounds, objects, expected = case
-    with mutant():
-        found = searched(programs, bounds, objects)
-
-    assert found.violation is not None
-    assert expected in found.violation
-    assert found.trace
+test_the_search_finds_what_is_wrong_with_a_mutant = pytest.mark.slow(every_mutant_is_found(MUTANTS, searched))
+test_a_long_search_finds_what_is_wrong_with_a_mutant = pytest.mark.campaign(
+    every_mutant_is_found(LONG_MUTANTS, searched)
+)

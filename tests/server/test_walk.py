@@ -62,6 +62,8 @@ NEEDS = {
     f"GET {T}/plan/{{plan}}": Asked(READ, "table"),
     f"DELETE {T}/plan/{{plan}}": Asked(READ, "table"),
     f"POST {T}/tasks": Asked(READ, "table", {"plan-task": "t"}),
+    f"GET {T}/credentials": Asked(READ, "table"),
+    f"POST {T}/sign": Asked(READ, "table", {"method": "GET", "uri": "s3://b/k", "region": "r", "headers": {}}),
     "POST tables/rename": Asked(MANAGE, "table", {"source": TABLE, "destination": {"namespace": ["db"], "name": "e"}}),
     f"GET {NS}/views": Asked(None, "anything"),
     f"POST {NS}/views": Asked(CREATE, "namespace", {"name": "v", "schema": SCHEMA, "view-version": VERSION}),

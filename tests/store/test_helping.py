@@ -421,7 +421,9 @@ def test_a_newer_format_is_left_to_newer_processes() -> None:
     assert not found.is_known
 
 
-@pytest.mark.parametrize("name", ["", "7-a", f"{7:020d}-x", f"{7:020d}-{'/' * 32}", f"{'a' * 20}-{'a' * 32}"])
+@pytest.mark.parametrize(
+    "name", ["", "7-a", f"{7:020d}-x", f"{7:020d}-{'/' * 32}", f"{'a' * 20}-{'a' * 32}", f"{7:020d}-{'a' * 32}-x"]
+)
 def test_foreign_objects_are_no_intentions(name: str) -> None:
     assert not is_name(name)
 

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from endive.catalog.commit.apply import Results, Stale, apply_commit, stored_results
+from endive.catalog.commit.apply import Results, Stale, stored_results
 from endive.catalog.commit.base import load_base
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
@@ -29,6 +29,7 @@ from endive.catalog.commit.groups import TableQueues, Waiting
 from endive.catalog.commit.manifests import changed_files, own_list
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.old_metadata import delete_dropped_files
+from endive.catalog.commit.portable import ApplyCommit
 from endive.catalog.commit.prepared import PreparedCommit, compute_rows, whole_metadata
 from endive.catalog.commit.rebase import KnownLists, rebase, write_lists
 from endive.catalog.commit.turns import Turns
@@ -117,7 +118,7 @@ class TableCommitter:
                 decided = [self._with_files(one) for one in self._decide(changes, names)]
                 changes = [one.change for one in decided]
                 applies = all(one.decision is Decision.APPLY for one in decided)
-                if not applies and len(decided) == 1 and can_group(changes[0], decided[0].base):
+                if self._joins_group(decided, applies):
                     return [self._commit_in_group(decided[0], commit_id)]
                 if not applies and not turn.take():
                     continue  # another commit of this process came first
@@ -133,6 +134,13 @@ class TableCommitter:
                 self._in_background -= names
                 lost += turn.is_taken
                 _require_attempts(decided, lost, result.identifier)
+
+    def _joins_group(self, decided: Sequence[_Decided], applies: bool) -> bool:
+        """Whether a commit is made in a group: it writes files, or will have to when another process comes first."""
+        if len(decided) > 1 or not can_group(decided[0].change, decided[0].base):
+            return False
+        change = decided[0].change
+        return not applies or (change.has_files and self._queues.of(change.identifier).has_company)
 
     def _commit_in_group(self, one: _Decided, commit_id: str) -> CommittedTable:
         """Commit a change together with those of other threads that wait for its table."""
@@ -215,13 +223,7 @@ class TableCommitter:
 
     def _transact(self, commits: Sequence[PreparedCommit], commit_id: str, written: list[str]) -> Results | Stale:
         """Run the transaction; delete the files if it certainly failed."""
-        function: TransactionFunction[Results | Stale] = partial(
-            apply_commit,
-            commits=commits,
-            commit_id=commit_id,
-            now_ms=self._clock(),
-            writes_file_first=self.files.written_first,
-        )
+        function = ApplyCommit(commits, commit_id, self._clock(), self.files)
         try:
             result = self.store.transact(function)
         except OutcomeUnknownError as unknown:
@@ -253,12 +255,16 @@ class TableCommitter:
         for path in written:
             self.files.delete(path)
 
-    def _delete_replaced_lists(self, one: _Decided, committed: TableChange) -> None:
-        """Delete the manifest lists that a client wrote and that a rebase has replaced."""
-        for old, new in zip(one.change.added_snapshots, committed.added_snapshots, strict=True):
-            if old.manifest_list == new.manifest_list or one.base is None:
-                continue
-            if self._current_list(one.base.record.uuid, new.snapshot_id) == new.manifest_list:
+    def _delete_replaced_lists(self, one: _Decided, committed: TableChange | None) -> None:
+        """Delete the manifest lists that a client wrote and that a rebase has replaced.
+
+        `committed`: the change as it was committed; None: by another process.
+        """
+        if committed is one.change or one.base is None:
+            return
+        for old in one.change.added_snapshots:
+            current = self._current_list(one.base.record.uuid, old.snapshot_id)
+            if current is not None and current != old.manifest_list:
                 self.files.delete(old.manifest_list)
 
     def _current_list(self, uuid: UUID, snapshot_id: int) -> str | None:

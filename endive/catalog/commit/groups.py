@@ -11,6 +11,7 @@ answered last, at most for a share of the time that the last group took; and les
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from threading import Condition, Lock
 from time import monotonic
 from uuid import UUID
@@ -20,6 +21,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from endive.catalog.commit.change import TableChange
+from endive.catalog.commit.decision import WritesFileFirst
 from endive.catalog.commit.rebase import KnownLists
 from endive.catalog.model.catalog_records import CommitRecord
 from endive.catalog.model.names import Identifier
@@ -30,6 +32,8 @@ RETRY_LINGER_GROUPS = 8
 """After waiting in vain, it is tried again once in so many groups."""
 QUEUES_KEPT = 256
 """Tables whose queues are kept while no commit waits, with the manifests of their newest list."""
+COMPANY_S = 2.0
+"""So long after a sign of other processes that commit to a table, its commits are announced to them."""
 GROUP_MAX = 64
 """Commits of one group; their manifest lists are written at the same time."""
 
@@ -58,8 +62,8 @@ class GroupResult:
     """The result of a member of a group."""
 
     record: CommitRecord
-    change: TableChange
-    """The change as it was committed: perhaps rebased."""
+    change: TableChange | None
+    """The change as it was committed: perhaps rebased. None: another process has committed it."""
     state: CommittedState | None
     """The table as the group left it; None if it has to be loaded."""
 
@@ -67,11 +71,13 @@ class GroupResult:
 class Waiting:
     """A commit that waits for its group."""
 
-    __slots__ = ("change", "commit_id", "committed", "error")
+    __slots__ = ("change", "commit_id", "committed", "error", "writes_file_first")
 
-    def __init__(self, change: TableChange, commit_id: str) -> None:
+    def __init__(self, change: TableChange, commit_id: str, writes_file_first: WritesFileFirst | None = None) -> None:
         self.change = change
         self.commit_id = commit_id
+        self.writes_file_first = writes_file_first
+        """Of the process that made the change, if it is another one."""
         self.committed: GroupResult | None = None
         self.error: BaseException | None = None
 
@@ -98,9 +104,21 @@ class TableQueue:
         """For the leader: the past after the last group, which need not be loaded."""
         self.is_contended = False
         """For the leader: another process has committed to the table in between lately."""
+        self.lead_s = 0.0
+        """For the leader: how long it took lately to commit what several processes had announced; 0: not known."""
+        self._company_s = -inf
         self._expected = 0
         self._took_s = 0.0
         self._in_vain = 0
+
+    @property
+    def has_company(self) -> bool:
+        """Whether another process has committed to the table, or wants to, a moment ago."""
+        return monotonic() - self._company_s < COMPANY_S
+
+    def met_company(self) -> None:
+        """Take note of another process that commits to the table."""
+        self._company_s = monotonic()
 
     def commit(self, one: Waiting, lead: Callable[["TableQueue", list[Waiting]], None]) -> None:
         """Return when a commit is answered. `lead` commits a group and answers all its members."""

@@ -39,8 +39,8 @@ def reading_metadata(location: str) -> Iterator[None]:
 class MetadataFiles:
     """Reads, names, writes and deletes metadata files, with the catalog's properties for access."""
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        self.properties = dict(properties)
+    def __init__(self, properties: Mapping[str, str], mode: str | None = None) -> None:
+        self.properties = dict(properties) if mode is None else {**properties, METADATA_JSON: mode}
         self.read_only_at = ""
         """The checkpoint that the catalog is open at; nothing is written then."""
         self._shared_io = lru_cache(maxsize=IO_MAX)(_new_io)
@@ -55,9 +55,17 @@ class MetadataFiles:
         of_table = {name: value for name, value in (properties or {}).items() if name != PY_IO_IMPL}
         return self._shared_io(scheme, tuple({**self.properties, **of_table}.items()))
 
-    def written_first(self, properties: Mapping[str, str]) -> bool:
-        """Whether the metadata file of a table with these properties is written before a commit is acknowledged."""
-        mode = properties.get(METADATA_JSON, self.properties.get(METADATA_JSON, BEFORE))
+    @property
+    def mode(self) -> str:
+        """When the metadata files of tables are written that do not say it themselves."""
+        return self.properties.get(METADATA_JSON, BEFORE)
+
+    def written_first(self, properties: Mapping[str, str], default: str | None = None) -> bool:
+        """Whether the metadata file of a table with these properties is written before a commit is acknowledged.
+
+        `default`: what holds for tables that do not say it; without it, what the catalog's properties say.
+        """
+        mode = properties.get(METADATA_JSON, default or self.mode)
         if mode not in (BEFORE, BACKGROUND):
             raise ConfigurationError(METADATA_JSON, [f"{mode!r} is neither {BEFORE!r} nor {BACKGROUND!r}"])
         return mode == BEFORE

@@ -157,9 +157,9 @@ def decoded_file(body: bytes) -> FileEntry:
         fields["status"],
         file,
         fields["partition_values"],
-        fields["added_snapshot_id"],
-        fields["sequence_number"],
-        fields["file_sequence_number"],
+        fields.get("added_snapshot_id"),
+        fields.get("sequence_number"),
+        fields.get("file_sequence_number"),
     )
 
 

@@ -5,8 +5,9 @@ store and under the explorer. It may run several times, and may depend on nothin
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
+from endive.kv.exchange import Exchange
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")
@@ -83,6 +84,16 @@ class TransactionalStore(Protocol):
 
     def close(self) -> None:
         """Release resources. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class HelpingStore(Protocol):
+    """A store whose processes carry out each other's commits."""
+
+    @property
+    def exchange(self) -> "Exchange":
+        """Commits that processes have announced."""
         ...
 
 

@@ -68,7 +68,8 @@ class Contention:
         """Take in a commit; `others`: entries that others have written since this writer's last one."""
         own = () if committed.own is None else (committed.own.name,)
         has_company = bool(set(committed.state.intentions) - set(own))
-        if committed.losses or others or has_company or set(committed.carried) - set(own):
+        is_helped = committed.own is not None and not committed.entry
+        if committed.losses or others or is_helped or has_company or set(committed.carried) - set(own):
             self._busy_ms = now_ms
         if committed.entry and not committed.losses and committed.own is None:
             self._entry_ms += 0.2 * (took_ms - self._entry_ms)

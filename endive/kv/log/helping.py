@@ -60,13 +60,16 @@ from endive.kv.log.intentions import (
     outcome_key,
     outcomes_before,
     position_of,
+    topic_of,
 )
 from endive.kv.log.state import StoreState, newest_state, refreshed
 from endive.kv.log.wal import WAL, decode_entries
+from endive.kv.manifest_format import MANIFESTS
 from endive.kv.procedures import Call
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Transaction, run_function
 from endive.protocol.requests import Delete, Get, GetAll, List, NewId, Put, Sleep, Steps, ask
+from endive.protocol.sequenced import update
 
 CARRIED_MAX = 256
 """Intentions that one WAL entry takes. The others wait for the next."""
@@ -87,13 +90,18 @@ STORAGE_ERRORS = (
 # Making an intention.
 
 
-def announce(state: StoreState, calls: tuple[Call, ...], writer: str) -> Steps[Intention]:
+def announce(state: StoreState, calls: tuple[Call, ...], writer: str, topic: str = "") -> Steps[Intention]:
     """Put an intention where every writer finds it. Its owner goes on with `commit_batch` in any case.
 
-    After an error the object may exist or not. Its owner has the intention itself, and carries it out under this name.
+    The manifest says first that there are intentions, once for each store: an older Endive refuses it from then on. If
+    this fails, nothing was announced. After any other error the object may exist or not. Its owner has the intention
+    itself, and carries it out under this name.
     """
+    if not state.manifest.value.has_intentions:
+        put_id = yield from ask(NewId())
+        yield from update(MANIFESTS, lambda newest: newest.value.with_intentions(put_id))
     intention_id = yield from ask(NewId())
-    intention = Intention(name_of(state.wal_end, intention_id), calls, writer)
+    intention = Intention(name_of(state.wal_end, intention_id, topic), calls, writer)
     try:
         yield from ask(Put(intention.path, encode_intention(intention)))
     except STORAGE_ERRORS:
@@ -118,14 +126,15 @@ def await_entry(state: StoreState, polls: int, poll_ms: float) -> Steps[StoreSta
 # Carrying out.
 
 
-def pending(state: StoreState) -> tuple[str, ...]:
-    """Return the listed intentions that no WAL entry in memory has decided, oldest first."""
-    return tuple(name for name in state.intentions if state.recent.find(outcome_key(name)) is None)
+def pending(state: StoreState, topic: str = "") -> tuple[str, ...]:
+    """Return the listed intentions on a topic that no WAL entry in memory has decided, oldest first."""
+    named = (name for name in state.intentions if topic_of(name) == topic)
+    return tuple(name for name in named if state.recent.find(outcome_key(name)) is None)
 
 
-def read_intentions(state: StoreState, known: tuple[Intention, ...]) -> Steps[tuple[Intention, ...]]:
-    """Return the pending intentions, in the order of their names; `known` ones are not read again."""
-    names = pending(state)[:CARRIED_MAX]
+def read_intentions(state: StoreState, known: tuple[Intention, ...], topic: str = "") -> Steps[tuple[Intention, ...]]:
+    """Return the pending intentions on a topic, in the order of their names; `known` ones are not read again."""
+    names = pending(state, topic)[:CARRIED_MAX]
     held = {one.name: one for one in known}
     missing = tuple(name for name in names if name not in held)
     bodies: tuple[bytes | None, ...] = ()
@@ -152,8 +161,8 @@ def to_carry_out(intentions: Sequence[Intention], own: Intention | None) -> tupl
 
 def carry_out(intention: Intention, by: str, tx: Transaction) -> Steps[Decided | None]:
     """Carry out an intention, as a transaction function; None if it is decided already, or has expired."""
-    is_open = yield from _is_open(intention.name, tx)
-    if not is_open:
+    may_act = yield from is_open(intention.name, tx)
+    if not may_act:
         return None
     results: tuple[CallResult, ...] = ()
     if intention.problem:
@@ -164,12 +173,16 @@ def carry_out(intention: Intention, by: str, tx: Transaction) -> Steps[Decided |
         if result.kind != DONE:
             tx.rows = before
         results = (*results, result)
-    decided = Decided(by, results)
-    tx.rows[outcome_key(intention.name)] = encode_decided(decided)
+    return record_results(intention.name, Decided(by, results), tx)
+
+
+def record_results(name: str, decided: Decided, tx: Transaction) -> Decided:
+    """Put the results of an open intention, beside the rows that they describe."""
+    tx.rows[outcome_key(name)] = encode_decided(decided)
     return decided
 
 
-def _is_open(name: str, tx: Transaction) -> Steps[bool]:
+def is_open(name: str, tx: Transaction) -> Steps[bool]:
     """Whether an intention may take effect: it has no result, and has not expired."""
     decided = yield from tx.get(outcome_key(name))
     if decided is not None:
@@ -250,7 +263,7 @@ def open_intentions(state: StoreState, cache: TableCache) -> Steps[tuple[str, ..
     for number in range(len(names)):
         transaction = Transaction(state.manifest.value.runs, state.recent, cache, is_writable=False)
         try:
-            outcome = yield from run_function(partial(_is_open, names[number]), transaction)
+            outcome = yield from run_function(partial(is_open, names[number]), transaction)
         except MissingObjectError:
             return (*found, *names[number:])
         if outcome.error is not None:

@@ -1,10 +1,12 @@
 """Intentions: calls that a writer wants to be carried out, as objects that every writer can read.
 
     manifest/intention-{position}-{id}
+    manifest/intention-{position}-{id}-{topic}
 
 `position` is the last WAL entry that its owner knew when it made the intention; the id is random, so no two intentions
-share a name. They are beside the manifests because every shared commit ends with a listing of newer manifests: the same
-request shows which intentions are pending.
+share a name. An intention with a *topic* needs files before it can be carried out (`endive.kv.log.topics`); the topic
+says what it is about, so that a listing shows which intentions belong together. They are beside the manifests because
+every shared commit ends with a listing of newer manifests: the same request shows which intentions are pending.
 
 An intention is *decided* in a WAL entry, together with its effects: a row with its result, under its name, in a
 keyspace that is reserved for the store. The *horizon* is another such row. Results of intentions made before the
@@ -39,6 +41,7 @@ INTENTION_BYTES_MAX = 1 << 20
 """Arguments of one intention. Larger ones are committed by their own process, as functions are."""
 _HEADER = struct.Struct(">8sHI")
 _ID_DIGITS = 32
+TOPIC_DIGITS = 16
 _OUTCOMES = RESERVED + b"outcome/"
 HORIZON = RESERVED + b"horizon"
 
@@ -91,9 +94,15 @@ class Decided:
 # Names and keys.
 
 
-def name_of(position: int, intention_id: str) -> str:
+def name_of(position: int, intention_id: str, topic: str = "") -> str:
     """Return the name of an intention; names sort by position."""
-    return f"{position:0{DIGITS}d}-{intention_id}"
+    name = f"{position:0{DIGITS}d}-{intention_id}"
+    return f"{name}-{topic}" if topic else name
+
+
+def topic_of(name: str) -> str:
+    """Return the topic of an intention; empty: it needs no files, any writer can carry it out."""
+    return name[DIGITS + 1 + _ID_DIGITS + 1 :]
 
 
 def position_of(name: str) -> int:
@@ -109,14 +118,15 @@ def names_in(listing: Iterable[ObjectInfo]) -> tuple[str, ...]:
 
 def is_name(name: str) -> bool:
     """Whether this is the name of an intention."""
-    position, _, intention_id = name.partition("-")
+    position, _, rest = name.partition("-")
+    intention_id, *topics = rest.split("-", 1)
     return (
-        len(position) == DIGITS
-        and position.isascii()
+        name.isascii()
+        and len(position) == DIGITS
         and position.isdigit()
         and len(intention_id) == _ID_DIGITS
-        and intention_id.isascii()
         and intention_id.isalnum()
+        and all(len(topic) == TOPIC_DIGITS and topic.isalnum() for topic in topics)
     )
 
 

@@ -163,6 +163,7 @@ class BackgroundMaintenance:
         done = self._driver.run(share)
         if done is not None:
             report(done)
+            self._store.collect_intentions()
 
     def hurry(self) -> None:
         """Begin the next round now: writes wait for compaction."""

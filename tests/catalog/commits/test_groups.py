@@ -257,7 +257,7 @@ def test_members_of_an_interrupted_leader_go_on(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(committer._groups, "_prepare", die)
+        patch.setattr(committer._groups._chains, "write", die)
         with pytest.raises(Killed):
             queue.commit(group[0], committer._groups.lead)
     assert queue.waiting == [group[1]]

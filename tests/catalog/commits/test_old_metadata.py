@@ -30,7 +30,7 @@ def finished(catalog: EndiveCatalog) -> None:
     """Wait until files are deleted."""
     groups = catalog.kv._committer._groups
     groups.close()
-    groups._writers = ThreadPoolExecutor(1)
+    groups._chains._writers = ThreadPoolExecutor(1)
 
 
 @pytest.fixture

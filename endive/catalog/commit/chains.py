@@ -1,0 +1,234 @@
+"""Chains: changes of one table, each on top of the one before, with the files of all of them.
+
+A chain begins with a state of the table. Each change is decided on the state that the change before it leaves: it fits,
+is rebased, or is a conflict, which is the error of this change alone. The rows of the changes are computed one on top
+of the other. Then the manifest lists of rebased appends and one metadata file, of the last state, are written at the
+same time; that file shows all changes.
+
+A chain is committed by one transaction (`endive.catalog.commit.group_commit`), or not at all. Its files are deleted if
+that has certainly failed, and those of changes with an error in any case.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import partial
+from uuid import UUID
+
+from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
+
+from endive.catalog.commit.apply import GroupMember, Results
+from endive.catalog.commit.base import named_snapshots
+from endive.catalog.commit.change import TableChange
+from endive.catalog.commit.decision import Decision, decide
+from endive.catalog.commit.groups import CommittedState, GroupResult, Past, TableQueue, Waiting
+from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.old_metadata import ENABLED, delete_dropped_files, dropped_files
+from endive.catalog.commit.prepared import ChangedRows, advanced, compute_rows
+from endive.catalog.commit.rebase import KnownLists, NewList, rebase, write_lists
+from endive.catalog.model.catalog_records import CommitRecord, TableRecord
+from endive.catalog.model.names import Identifier
+from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
+from endive.catalog.operations.table_rows import TableView, partial_view, require_table, whole_view
+from endive.protocol.requests import Steps
+
+WRITERS_MAX = 16
+"""Files that are written at the same time."""
+
+
+@dataclass(slots=True)
+class Link:
+    """A member of the chain."""
+
+    waiting: Waiting
+    written: list[str] = field(default_factory=list)
+    """Files that were written for this member."""
+    change: TableChange | None = None
+    """The change on top of the chain so far: perhaps rebased."""
+    rows: ChangedRows | None = None
+    lists: list[NewList] = field(default_factory=list)
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class Chain:
+    """The members of a group, one on top of the other."""
+
+    base: TableView
+    links: list[Link]
+    file_first: bool = False
+    """Whether the metadata file is written before the transaction."""
+    last: ChangedRows | None = None
+    """The rows of the last member that fits, with the metadata file; None if none fits."""
+    metadata: TableMetadata | None = None
+    """The table after the chain, with its whole past; None if its metadata file is written in the background."""
+    written: list[str] = field(default_factory=list)
+
+    @property
+    def fitting(self) -> list[Link]:
+        """The members without an error."""
+        return [one for one in self.links if one.error is None]
+
+    @property
+    def files(self) -> list[str]:
+        """All files that were written for the chain."""
+        return self.written + [path for one in self.links for path in one.written]
+
+
+class Chains:
+    """Builds chains and writes their files. Safe to use from many threads, one for each table at a time."""
+
+    def __init__(
+        self, store: TransactionalStore, files: MetadataFiles, clock: Callable[[], int], new_id: Callable[[], str]
+    ) -> None:
+        self.store = store
+        self.files = files
+        self._clock = clock
+        self._new_id = new_id
+        self._writers = ThreadPoolExecutor(WRITERS_MAX, thread_name_prefix="endive-files")
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._writers.shutdown()
+
+    def build(self, view: TableView, pending: Sequence[Waiting], lost: int, known: KnownLists) -> Chain:
+        """Decide about each change on top of those before it, and compute the rows of those that fit."""
+        chain = Chain(view, [Link(one) for one in pending])
+        state = view
+        for link in chain.links:
+            try:
+                state = self._add(chain, link, state, lost, known)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one change is not the others' error
+                link.error = error
+        return chain
+
+    def _add(self, chain: Chain, link: Link, state: TableView, lost: int, known: KnownLists) -> TableView:
+        change = link.waiting.change
+        written_first = link.waiting.writes_file_first or self.files.written_first
+        decision = decide(change, state, written_first)
+        if decision is Decision.REBASE:
+            commit_uuid, now_ms = UUID(self._new_id()), self._clock()
+            change, link.lists = rebase(
+                change, state.metadata, self._io(state), commit_uuid, lost + 1, now_ms, link.written, known
+            )
+            decision = decide(change, state, written_first)
+        rows = compute_rows(change, state, self._clock())
+        state = advanced(state, rows)
+        link.change, link.rows = change, rows
+        chain.file_first = chain.file_first or decision is Decision.PREPARE
+        chain.last = rows
+        return state
+
+    def _io(self, view: TableView) -> FileIO:
+        metadata = view.record.metadata
+        return self.files.io(metadata.location, metadata.properties)
+
+    def write(self, chain: Chain, queue: TableQueue) -> None:
+        """Write the files of a chain, at the same time; delete all of them if one cannot be written."""
+        last, record = chain.last, chain.base.record
+        if last is None:
+            return
+        io = self._io(chain.base)
+        tasks = [partial(write_lists, io, link.lists) for link in chain.fitting if link.lists]
+        if chain.file_first and last.record.version != record.version:
+            location = self.files.new_location(last.after, record.metadata_location)
+            chain.last = last = last.named(location, record.metadata_location, record.metadata.last_updated_ms)
+            chain.metadata = _whole_metadata(chain, last, self._past(record, queue))
+            chain.written.append(location)
+            tasks.append(partial(self.files.write, chain.metadata, location))
+        try:
+            self._at_once(tasks)
+        except BaseException:
+            self.discard(chain.files)
+            raise
+
+    def _past(self, record: TableRecord, queue: TableQueue) -> Past:
+        """Return the whole past of a table. If it is newer than the record, so is the table: the group is stale."""
+        past = queue.past
+        if past is not None and (past.uuid, past.version) == (record.uuid, record.version):
+            return past
+        view = self.store.read_cached(partial(whole_view, record=record))
+        snapshots = [one.snapshot for one in view.snapshots]
+        return Past(record.uuid, record.version, snapshots, [entry for _, entry in view.history])
+
+    def _at_once(self, tasks: Sequence[Callable[[], None]]) -> None:
+        if len(tasks) == 1:
+            return tasks[0]()
+        futures = [self._writers.submit(task) for task in tasks]
+        wait(futures)  # all of them, so that no file is written after it was deleted
+        for future in futures:
+            future.result()
+        return None
+
+    def clean_old_metadata(self, chain: Chain) -> None:
+        """Delete old metadata files; unless the table asks for it, without letting the leader wait."""
+        before, last = chain.base.record, chain.last
+        if last is None or not chain.written or not dropped_files(before, last.record):
+            return
+        delete = partial(delete_dropped_files, self.store, self.files, before, last.record)
+        if ENABLED in last.record.metadata.properties:
+            delete()  # a table with this property has no old files when the commit returns
+        else:
+            self._writers.submit(delete)
+
+    def discard(self, paths: Iterable[str]) -> None:
+        """Delete files that nothing refers to."""
+        for path in paths:
+            self.files.delete(path)
+
+
+def load_base(tx: StoreTransaction, identifier: Identifier, changes: Sequence[TableChange]) -> Steps[TableView]:
+    """Return the table with as much of its past as the changes need."""
+    record = yield from require_table(tx, identifier, "it may have been dropped or renamed since it was loaded")
+    view = yield from partial_view(tx, record, {one for change in changes for one in named_snapshots(record, change)})
+    return view
+
+
+def _whole_metadata(chain: Chain, last: ChangedRows, past: Past) -> TableMetadata:
+    """Return the metadata after a chain, with the table's whole past."""
+    known = {one.snapshot.snapshot_id for one in chain.base.snapshots}
+    snapshots, log = list(past.snapshots), list(past.log)
+    for rows in (link.rows for link in chain.fitting):
+        if rows is not None and not rows.is_empty:
+            snapshots += [one for one in rows.after.snapshots if one.snapshot_id not in known]
+            known |= {one.snapshot_id for one in rows.after.snapshots}
+            log += rows.after.snapshot_log
+    return last.after.model_copy(update={"snapshots": snapshots, "snapshot_log": log})
+
+
+def past_after(chain: Chain) -> Past | None:
+    """Return the past of the table after a chain; None if it is not known."""
+    if chain.metadata is None or chain.last is None:
+        return None
+    record = chain.last.record
+    return Past(record.uuid, record.version, chain.metadata.snapshots, chain.metadata.snapshot_log)
+
+
+def members_of(chain: Chain) -> tuple[list[GroupMember], ChangedRows]:
+    """Return the changes of a chain that fit, for its transaction, and the rows of the last one."""
+    members = [
+        GroupMember(link.waiting.commit_id, link.change or link.waiting.change, link.rows)
+        for link in chain.fitting
+        if link.rows is not None
+    ]
+    if chain.last is None or len(members) < len(chain.fitting):
+        raise AssertionError("a chain without rows")
+    return members, chain.last
+
+
+def answer_members(chain: Chain, results: Results) -> None:
+    """Answer the members of a chain that fit, whose rows are durable."""
+    last = chain.last
+    for link, record in zip(chain.fitting, results, strict=True):
+        state = None
+        if last is not None and chain.metadata is not None and _is_own(link, record, last):
+            state = CommittedState(last.record.version, chain.metadata, last.record.metadata_location)
+        change = link.change if link.change is not None else link.waiting.change
+        link.waiting.committed = GroupResult(record, change, state)
+
+
+def _is_own(link: Link, record: CommitRecord, last: ChangedRows) -> bool:
+    """Whether a result is of this attempt, and not of an earlier one that had succeeded unnoticed."""
+    version = link.rows.record.version if link.rows is not None else None
+    return (version, last.record.metadata_location) == (record.version, record.metadata_location)
