@@ -36,9 +36,9 @@ def main() -> None:
     parser.add_argument("--property", action="append", default=[])
     given = parser.parse_args()
     KVCatalog.commit_and_load = commit_early  # type: ignore[assignment, method-assign]
-    with KVCatalog.open(given.url, None, dict(one.split("=", 1) for one in given.property)) as catalog:
-        with listen(LOOPBACK, given.port) as listening:
-            server_of(Asgi(Application({"lake": catalog}))).run(sockets=[listening])
+    properties = dict(one.split("=", 1) for one in given.property)
+    with KVCatalog.open(given.url, None, properties) as catalog, listen(LOOPBACK, given.port) as listening:
+        server_of(Asgi(Application({"lake": catalog}))).run(sockets=[listening])
 
 
 if __name__ == "__main__":
