@@ -10,11 +10,13 @@ group), and runs one small job. Variants alternate, so that a change of the mach
     warm         a second job of a session that is there already
 
 `python -m benchmarks.session` writes `results/session.json`; `--only light archive` measures some variants again.
+`--short` measures each once and prints the seconds without writing them.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -66,31 +68,43 @@ def first_job(spark: object) -> None:
         raise SystemExit("Spark computed something else")
 
 
-def measured(variant: str) -> float:
+def measured(variant: str) -> tuple[float, float]:
+    """Return the seconds until the first task has answered, and the processor time of all processes to the end."""
     words = [sys.executable, "-m", "benchmarks.session", "--child", variant]
     variables = {**os.environ, "ENDIVE_CLASS_ARCHIVE": "0" if variant in ("plain", "light") else "1"}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(words, check=True, capture_output=True, text=True, env=variables, cwd=HERE.parent)
-    return float(done.stdout.split()[-1])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return float(done.stdout.split()[-1]), cpu_s
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", choices=VARIANTS, default=VARIANTS)
+    parser.add_argument("--short", action="store_true", help="each variant once; nothing is written")
     parser.add_argument("--child", choices=VARIANTS)
     chosen = parser.parse_args()
     if chosen.child:
         child(chosen.child)
         return
     measured("archive")  # the first session of a machine writes the archive
-    samples: dict[str, list[float]] = {variant: [] for variant in chosen.only}
-    for _ in range(REPEATS):
+    samples: dict[str, list[tuple[float, float]]] = {variant: [] for variant in chosen.only}
+    for _ in range(1 if chosen.short else REPEATS):
         for variant in chosen.only:
             samples[variant].append(measured(variant))
+    found = {
+        kind: {name: spread([pair[place] for pair in pairs]) for name, pairs in samples.items()}
+        for place, kind in enumerate(("seconds", "cpu_seconds"))
+    }
+    if chosen.short:
+        print(json.dumps(found, indent=2))
+        return
     path = Path(RESULTS) / "session.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     body = {
-        "unit": "seconds until the first task has answered",
-        "seconds": {**before.get("seconds", {}), **{name: spread(values) for name, values in samples.items()}},
+        "unit": "seconds until the first task has answered; processor time of all processes to the end of the session",
+        **{kind: {**before.get(kind, {}), **values} for kind, values in found.items()},
         "load_average": [round(load, 1) for load in os.getloadavg()],
     }
     print(save("session", body).read_text(encoding="utf-8"))

@@ -1,12 +1,16 @@
-"""Sweeps: from the command to the report, and what Spark costs over a plain pool of processes.
+"""Sweeps: from the command to the report, a bucket beside a directory, and what Spark costs over a pool of processes.
 
-Three parts: the group of providers, tables and mixes (900 experiments, 5 seeds), and all published groups (1,610
-experiments, 5 seeds), each by the command that a user gives, in an empty directory; then the same bins of one group
-by Spark and by `multiprocessing.Pool`, alternating, with as many processes as there are cores.
+    command    the group of providers, tables and mixes (900 experiments, 5 seeds), and all published groups (1,610
+               experiments, 5 seeds), each by the command that a user gives, in an empty directory
+    bucket     all published groups by the command, into a directory and into a bucket of SeaweedFS, one after the other
+    pool       the same bins of one group by Spark and by `multiprocessing.Pool`, alternating, with as many processes as
+               there are cores
 
-`python -m benchmarks.sweep` writes `results/sweep.json`; with `pool` or `command` only that part is measured again.
+`python -m benchmarks.sweep` writes `results/sweep.json`; `--only bucket` measures that part again. `--short` takes the
+smallest published group instead of all of them, and prints the figures without writing them.
 """
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -27,21 +31,50 @@ from endive.pipeline.sweep_file import load_group
 from endive.pipeline.task import SweepJob, run_bin
 from endive.spark.daemon import warm_engine
 from endive.spark.session import spark_session
+from tests.servers.conftest import ANY_KEYS, has_bucket, seaweedfs
 
 PUBLISHED = HERE.parent / "configs" / "sweeps" / "published"
 POOL_GROUP = "catalog_latency_fast_append"
 """70 experiments of 0.01 to 0.5 s: the short runs make Spark's part as large as it gets."""
+SHORT_GROUP = "fast_append"
+"""10 experiments."""
+PARTS = ("pool", "bucket", "command")
 REPEATS = 3
 
 
+def swept(files: Sequence[Path], out: str, *options: str) -> float:
+    """Run a sweep by the command, in a process of its own; return the seconds."""
+    words = [sys.executable, "-m", "endive", "sweep", *map(str, files), "--out", out, *options]
+    started = time.perf_counter()
+    subprocess.run(words, check=True, env={**os.environ, **ANY_KEYS})
+    return time.perf_counter() - started
+
+
+def bucket(files: Sequence[Path], repeats: int) -> dict[str, object]:
+    """Measure a sweep into a directory and into a bucket, alternating."""
+    pairs: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory() as place:
+        objects = Path(place) / "seaweedfs"
+        objects.mkdir()
+        with seaweedfs(objects, has_bucket) as endpoint:
+            for number in range(repeats):
+                far = swept(files, f"s3://bucket/{number}", "--endpoint", endpoint)
+                pairs.append((swept(files, f"{place}/{number}"), far))
+    near_s, far_s = zip(*pairs, strict=True)
+    return {
+        "groups": [file.stem for file in files],
+        "directory_s": spread(near_s),
+        "bucket_s": spread(far_s),
+        "bucket_by_directory": spread([far / near for near, far in pairs]),
+        "load_average": [round(load, 1) for load in os.getloadavg()],
+    }
+
+
 def command(files: Sequence[Path]) -> dict[str, object]:
-    """Measure a sweep by the command, in a process of its own."""
+    """Measure a sweep by the command, and its engine's part."""
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "out"
-        words = [sys.executable, "-m", "endive", "sweep", *map(str, files), "--out", str(out)]
-        started = time.perf_counter()
-        subprocess.run(words, check=True)
-        wall_s = time.perf_counter() - started
+        wall_s = swept(files, str(out))
         runs = pq.read_table(out / "measures" / "runs.parquet", columns=["experiment", "seed", "status", "cpu_s"])
         distinct = {(row["experiment"], row["seed"]): row["cpu_s"] for row in runs.to_pylist()}
         engine_s = sum(distinct.values())
@@ -98,11 +131,11 @@ def by_pool(plan: Plan) -> float:
         return time.perf_counter() - started
 
 
-def overhead() -> dict[str, object]:
+def overhead(repeats: int) -> dict[str, object]:
     """Measure Spark and a pool alternately."""
     plan = Plan((load_group(str(PUBLISHED / f"{POOL_GROUP}.toml")),))
     warm_engine()
-    pairs = [(by_pool(plan), *by_spark(plan)) for _ in range(REPEATS)]
+    pairs = [(by_pool(plan), *by_spark(plan)) for _ in range(repeats)]
     pool, session, runs = zip(*pairs, strict=True)
     return {
         "group": POOL_GROUP,
@@ -116,20 +149,28 @@ def overhead() -> dict[str, object]:
     }
 
 
-def main(parts: Sequence[str]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--short", action="store_true", help="the smallest group, once; nothing is written")
+    chosen = parser.parse_args()
+    files = [PUBLISHED / f"{SHORT_GROUP}.toml"] if chosen.short else sorted(PUBLISHED.glob("*.toml"))
     path = RESULTS / "sweep.json"
-    body = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    body = {key: body[key] for key in ("unit", "commands", "pool") if key in body}
-    body["unit"] = "seconds"
-    if "pool" in parts or not parts:
-        body["pool"] = overhead()
-        save("sweep", body)
-    if "command" in parts or not parts:
-        body["commands"] = {"published": command(sorted(PUBLISHED.glob("*.toml")))}
-        save("sweep", body)
-        body["commands"]["provider_tables_mix"] = command([PUBLISHED / "provider_tables_mix.toml"])
-    print(save("sweep", body).read_text(encoding="utf-8"))
+    body = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not chosen.short else {}
+    body = {key: body[key] for key in ("commands", "bucket", "pool") if key in body} | {"unit": "seconds"}
+    for part in chosen.only:
+        if part == "pool":
+            body["pool"] = overhead(1 if chosen.short else REPEATS)
+        elif part == "bucket":
+            body["bucket"] = bucket(files, 1)
+        else:
+            body["commands"] = {"short" if chosen.short else "published": command(files)}
+            if not chosen.short:
+                body["commands"]["provider_tables_mix"] = command([PUBLISHED / "provider_tables_mix.toml"])
+        if not chosen.short:  # each part as soon as it is measured
+            save("sweep", body)
+    print(json.dumps(body, indent=2))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -101,8 +101,9 @@ def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
     return open_objects(plain, endpoint=properties.get("s3.endpoint"), records=records, settings=settings)
 
 
-OPTIONS = StoreOptions(reopen=True, max_parallel_writes=8)
-"""An exclusive catalog goes on after other processes have committed, and has several commit batches in flight."""
+OPTIONS = StoreOptions(reopen=True, max_parallel_writes=8, await_exclusive=True)
+"""An exclusive catalog goes on after other processes have committed, and has several commit batches in flight. A shared
+one lets an exclusive catalog of another process, such as a server's, carry out its commits."""
 
 
 def _open(url: str, properties: Mapping[str, str], create: bool, writer: str) -> TransactionalStore:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from endive.cli.console import Overrides, output, warn
-from endive.cli.run import ConsoleWatcher
+from endive.cli.run import ConsoleWatcher, UncertaintyOption
 from endive.cli.tables import rich_table
 from endive.sim.config.seeds import seeds_of
 from endive.sim.results.advice import advise as find_advice
@@ -31,6 +31,7 @@ def advise(
     ] = None,
     seeds: Annotated[str, typer.Option(metavar="A..B", help="Replications; more narrow the intervals.")] = "1..5",
     overrides: Overrides = None,
+    uncertainty: UncertaintyOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON, with every metric.")] = False,
 ) -> None:
     """Try the interventions that exist for a configuration, and rank them by their effect.
@@ -52,6 +53,7 @@ def advise(
         kinds=kind or (),
         seeds=seeds_of(seeds, 0, "--seeds"),
         overrides=overrides or (),
+        uncertainty=uncertainty,
         watcher=ConsoleWatcher(),
     )
     if as_json:

@@ -9,7 +9,7 @@ import typer
 
 from endive.cli import INTERRUPTED
 from endive.cli.console import Overrides, errors, output, warn
-from endive.cli.run import ConsoleWatcher
+from endive.cli.run import ConsoleWatcher, UncertaintyOption
 from endive.cli.tables import rich_table
 from endive.errors import ConfigurationError
 from endive.extras import naming_extra
@@ -72,6 +72,7 @@ def capacity(
         str | None,
         typer.Option(metavar="URL", envvar="ENDIVE_ENDPOINT", help="Address of an S3-compatible server or emulator."),
     ] = None,
+    uncertainty: UncertaintyOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Find the highest offered load that meets a target, with its 95 % confidence interval.
@@ -106,6 +107,7 @@ def capacity(
             over=over,
             targets=target or (),
             worse=worse,
+            uncertainty=uncertainty,
             vary=vary or (),
             seeds=seeds_of(seeds, 0, "--seeds"),
             tolerance=tolerance,

@@ -13,6 +13,7 @@ from endive.sim.config.seeds import seeds_of
 from endive.sim.results.comparison import Comparison
 from endive.sim.results.comparison import compare as compare_sides
 from endive.sim.results.metrics import as_document
+from endive.sim.results.trust import weakest
 
 Seeds = Annotated[
     str | None,
@@ -56,13 +57,20 @@ def compare(
         return
     output.print(rich_table(comparison.grids()[0]))
     output.print(comparison.compared_on)
+    for note in comparison.notes:
+        output.print(note, soft_wrap=True, markup=False)
 
 
 def _document(comparison: Comparison) -> dict[str, object]:
     sides = {"a": comparison.before, "b": comparison.after, "difference": comparison.difference}
+    labels = [about.get("trust", {}) for about in comparison.about]
+    trust = {"a": weakest(labels[0]), "b": weakest(labels[1]), "difference": weakest({**labels[0], **labels[1]})}
     metrics = {
-        name: {side: as_document(found[name]) for side, found in sides.items() if name in found}
+        name: {side: as_document(found[name], trust[side]) for side, found in sides.items() if name in found}
         | {"ratio": comparison.ratio(name)}
         for name in dict.fromkeys([*comparison.before, *comparison.after])
     }
-    return {"a": comparison.names[0], "b": comparison.names[1], "metrics": metrics, "figures": metrics}
+    names = ("provider", "profiles", "catalog", "cost_model", "trust")
+    about = [{name: side[name] for name in names if name in side} for side in comparison.about]
+    named = {"a": comparison.names[0], "b": comparison.names[1], "about": {"a": about[0], "b": about[1]}}
+    return {**named, "metrics": metrics, "figures": metrics}

@@ -19,6 +19,7 @@ from endive.sim.results.experiment import Experiment, Result
 from endive.sim.results.metrics import as_document
 from endive.sim.results.runs import RunResults, Watcher
 from endive.sim.results.runs import run as run_seeds
+from endive.sim.results.trust import parts_of, trust_of
 from endive.sim.simulation import Progress
 
 Out = Annotated[
@@ -32,6 +33,16 @@ Seeds = Annotated[
 EngineOption = Annotated[
     Engine,
     typer.Option(help="`compiled` is fast; `reference` is the readable one that defines the results. They are equal."),
+]
+
+
+UncertaintyOption = Annotated[
+    bool,
+    typer.Option(
+        "--uncertainty",
+        help="Also under other assumptions of the model: decision point of a conditional write, reuse of manifests, "
+        "granularity.",
+    ),
 ]
 
 
@@ -51,13 +62,14 @@ def run(
         bool, typer.Option("--metrics-only", help="Print the metrics; keep and write no rows.")
     ] = False,
     figures_only: Annotated[bool, typer.Option("--figures-only", hidden=True)] = False,
+    uncertainty: UncertaintyOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON, for machines.")] = False,
 ) -> None:
     """Simulate a configuration and print its metrics.
 
     Results go to `DIR/<label>-<hash>/<seed>/results.parquet`. A finished run is not repeated: the hash covers
     everything that the result depends on, so a changed value gives another directory. With several seeds every metric
-    has its 95 % confidence interval.
+    has its 95 % confidence interval. Figures marked † rest on a part of the model that was not checked.
 
     For example:
 
@@ -81,6 +93,7 @@ def run(
             out=out,
             rows=rows,
             force=force,
+            uncertainty=uncertainty,
             watcher=ConsoleWatcher(compiled=engine == "compiled"),
         )
     directory = Experiment(settings, out).directory
@@ -126,6 +139,8 @@ def _show(results: RunResults, directory: Path) -> None:
     for grid in results.grids():
         output.print(rich_table(grid, first_width=34))
         output.print()
+    for note in results.notes:
+        output.print(note, soft_wrap=True, markup=False)
     place = directory if results.results[0].path else "not kept"
     output.print(f"results: {place}", soft_wrap=True, markup=False)
     warn(tuple(results.warnings[len(results.settings.warnings) :]))
@@ -133,9 +148,11 @@ def _show(results: RunResults, directory: Path) -> None:
 
 def _document(results: RunResults, directory: Path) -> dict[str, object]:
     """Return the metrics for JSON; `figures` is their name until version 0.1.0, and stays for this release."""
-    metrics = {name: as_document(found) for name, found in results.metrics.items()}
+    trust = trust_of(results.settings)
+    metrics = {name: as_document(found, trust) for name, found in results.metrics.items()}
     return {
         "experiment": str(directory),
+        **parts_of(results.settings),
         "runs": [
             {
                 **result.about,
@@ -148,5 +165,6 @@ def _document(results: RunResults, directory: Path) -> dict[str, object]:
         ],
         "metrics": metrics,
         "figures": metrics,
+        **({"uncertainty": results.ranges} if results.ranges else {}),
         "warnings": list(results.settings.warnings),
     }

@@ -17,12 +17,14 @@ from endive.server.access import Callers, new_token
 from endive.server.application import Application
 from endive.server.asgi import Asgi, Limits
 from endive.server.audit import audit_to
+from endive.server.events import Webhook, posting
 from endive.server.routes import ROOTS
 from endive.server.running import LOOPBACK, is_loopback, listen, server_of, url_of
 from endive.server.storage.delegation import Delegation
 from endive.server.storage.signing import Signer
 from endive.server.storage.vending import Vending
 
+SECRET_BYTES_MIN = 16
 PORT = 8181
 """The port of Iceberg's own examples."""
 
@@ -68,6 +70,13 @@ def serve(
     sign_requests: Annotated[
         bool, typer.Option("--sign-requests", help="Sign clients' requests for the files of a table, where no STS is.")
     ] = False,
+    webhook: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="POST an event for every commit, at least once; needs `--webhook-secret`."),
+    ] = None,
+    webhook_secret: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with the secret that signs events (HMAC-SHA256).")
+    ] = None,
     audit_log: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Append which caller changed what, or was refused: a JSON object a line."),
@@ -104,6 +113,8 @@ def serve(
             Signer.with_botocore(settings) if sign_requests else None,
         )
         asgi = Asgi(Application(catalogs, known, delegation=delegation), Limits(threads=threads))
+        if webhook is not None:
+            stack.enter_context(_webhook(webhook, webhook_secret, catalogs)).start()
         listening = stack.enter_context(listen(host, port))
         server = server_of(asgi, tls_certificate, tls_key)
         address = url_of(listening)
@@ -119,6 +130,18 @@ def serve(
         errors.print(f"listening on {address}; Ctrl-C ends it", soft_wrap=True)
         server.run(sockets=[listening])
         asgi.close()
+
+
+def _webhook(url: str, secret: Path | None, catalogs: dict[str, KVCatalog]) -> Webhook:
+    """Return the sender of events. Its name in the catalog is that of its receiver, which goes on where it was."""
+    try:
+        key = secret.read_bytes().strip() if secret is not None else b""
+    except OSError as error:
+        raise ConfigurationError("--webhook-secret", [f"{secret} cannot be read: {error.strerror}"]) from error
+    if len(key) < SECRET_BYTES_MIN or not url.startswith(("https://", "http://")):
+        problem = f"needs https://… and --webhook-secret with a file of at least {SECRET_BYTES_MIN} bytes"
+        raise ConfigurationError("--webhook", [problem])
+    return Webhook(catalogs, url, posting(url, key))
 
 
 def _warehouses(urls: list[str]) -> dict[str, str]:

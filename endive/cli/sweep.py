@@ -15,7 +15,7 @@ from endive.cli.console import JsonOption, Overrides, errors, output, resumable,
 from endive.errors import ConfigurationError
 from endive.pipeline.plan import Plan
 from endive.pipeline.results import HEADINGS, SweepResults, series_cells
-from endive.pipeline.sweep import SweepProgress, Target, Where, check_catalog, plan_sweep, run_plan, target_of
+from endive.pipeline.sweep import SweepProgress, Target, Where, check_catalog, plan_sweep, run_refined, target_of
 from endive.spark.master import cores_here, parse_master
 from endive.wording import counted
 
@@ -80,6 +80,16 @@ def sweep(
     into: Annotated[str | None, typer.Option("--into", hidden=True, help="Former name of `--catalog`.")] = None,
     overrides: Overrides = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Check and size the sweep; run nothing.")] = False,
+    refine: Annotated[
+        int,
+        typer.Option(
+            "--refine",
+            metavar="ROUNDS",
+            min=0,
+            max=10,
+            help="Rounds that add, for each series, the offered load between the sustainable one and the next.",
+        ),
+    ] = 0,
     clean: Annotated[
         bool, typer.Option("--clean", help="At the end, delete what interrupted starts of the sweep have left.")
     ] = False,
@@ -112,7 +122,7 @@ def sweep(
     (errors if as_json else output).print(size(plan, cores), soft_wrap=True, markup=False)
     if not plan_only:
         target = target_of(out, _default_name(files), catalog or into, endpoint)
-        run_and_show(plan, target, Where(master, spark_settings(settings or ()), ship), report, as_json)
+        run_and_show(plan, target, Where(master, spark_settings(settings or ()), ship), report, as_json, refine)
         if clean:
             _clean(target)
 
@@ -158,10 +168,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{float(f'{seconds / 3600:.2g}'):,g} h"
 
 
-def run_and_show(plan: Plan, target: Target, where: Where, report: bool, as_json: bool) -> None:
+def run_and_show(plan: Plan, target: Target, where: Where, report: bool, as_json: bool, refine: int = 0) -> None:
     """Run a plan with a progress bar; print the series of each group, the failed runs, and the report's path."""
     with resumable(), _progress_bar() as progress:
-        results = run_plan(plan, target, where, progress)
+        results = run_refined(plan, target, where, refine, progress)
     _warn_of_failures(results)
     page = results.report() if report else None
     if as_json:

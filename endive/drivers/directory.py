@@ -26,8 +26,13 @@ from endive.protocol.requests import Delete, Get, GetAll, List, ObjectInfo, Put,
 REPEAT = "repeat the command: finished work is kept"
 
 NO_SPACE = "free some space or choose another --out"
+ANOTHER = "choose another --out"
 
 REMEDIES = {
+    "not a directory": ANOTHER,
+    "file exists": ANOTHER,
+    "read-only": ANOTHER,
+    "permission denied": ANOTHER,
     "quotaexceeded": NO_SPACE,
     "insufficient": NO_SPACE,
     "expired": f"renew the credentials, then {REPEAT}",
@@ -43,7 +48,7 @@ REMEDIES = {
     "invalidaccesskeyid": "correct the credentials",
     "signaturedoesnotmatch": "correct the credentials",
 }
-"""By a sign in the message of an object store: what to do."""
+"""By a sign in the message of an object store or of the system: what to do."""
 
 
 @dataclass(frozen=True)
@@ -158,5 +163,10 @@ class Directory:
             raise ResultError(self.place(path), f"cannot be {done} ({problem})", remedy) from error
 
     def _remedy(self, problem: str) -> str:
-        said = problem.lower()
-        return NO_SPACE if self.local else next((remedy for sign, remedy in REMEDIES.items() if sign in said), NO_SPACE)
+        return remedy_for(problem, NO_SPACE)
+
+
+def remedy_for(problem: str, otherwise: str = REPEAT) -> str:
+    """Return what to do about an object store's message; `otherwise` if it has no sign that is known."""
+    said = problem.lower().replace("_", "")
+    return next((remedy for sign, remedy in REMEDIES.items() if sign in said), otherwise)

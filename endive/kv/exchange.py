@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import MissingObjectError
 from endive.kv.log.combining import POLL_MIN_MS, POLLS_PER_ENTRY
+from endive.kv.log.guests import await_exclusive
 from endive.kv.log.helping import announce, await_entry, pending, read_intentions, result_of
 from endive.kv.log.intentions import PREFIX, Decided, Intention, outcome_key, position_of, topic_of
 from endive.kv.log.topics import AlreadyDecided, CarryOutPrepared, PreparedFunction
@@ -78,6 +79,16 @@ class Exchange:
     def is_shared(self) -> bool:
         """Whether this process writes beside others, as far as it knows: no epoch is its own."""
         return not self._writer.state.own_epoch
+
+    @property
+    def is_exclusive_elsewhere(self) -> bool:
+        """Whether another process is the exclusive writer, as far as this one knows."""
+        return not self._writer.state.is_writable
+
+    def await_exclusive(self, own: Intention) -> None:
+        """Wait for the exclusive writer elsewhere to carry out an intention; for a few seconds at most."""
+        state, _ = self._driver.run(await_exclusive(self._writer.state, own, self._cache))
+        self._writer.learn(state)
 
     @property
     def entry_s(self) -> float:

@@ -17,11 +17,12 @@ batches is that share of a commit's time.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from threading import Condition, Lock, Thread, current_thread
+from threading import Condition, Lock, Thread, current_thread, get_ident
 from time import monotonic
 from typing import Any
 
 from endive.errors import EndiveError, StoreClosedError
+from endive.kv.commit_times import CommitTimes
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline, Written
 from endive.kv.transaction import Outcome, TransactionFunction
@@ -37,12 +38,13 @@ RETRY_LINGER_BATCHES = 8
 class Result:
     """The outcome of a function, for the thread that waits for it. A `Future` costs five times as much."""
 
-    __slots__ = ("_known", "_outcome")
+    __slots__ = ("_known", "_outcome", "submitted_s")
 
     def __init__(self) -> None:
         self._known = Lock()
         self._known.acquire()
         self._outcome = Outcome()
+        self.submitted_s = monotonic()
 
     def give(self, outcome: Outcome) -> None:
         """Let the waiting thread continue."""
@@ -83,6 +85,9 @@ class GroupCommit:
         """Batches since waiting helped."""
         self.batches = 0
         self.functions = 0
+        self.times = CommitTimes()
+        self._computed_s: dict[int, float] = {}
+        """When the batch of a thread was computed."""
         names = (f"endive-commit-{number}" for number in range(pipeline.parallel_writes))
         self._threads = [Thread(target=self._run, name=name, daemon=True) for name in names]
 
@@ -197,6 +202,7 @@ class GroupCommit:
 
     def computed(self) -> None:
         """Let the next batch be computed."""
+        self._computed_s.setdefault(get_ident(), monotonic())
         self.pipeline.computed()
         if self.pipeline.can_take():
             self.changed.notify_all()
@@ -229,8 +235,13 @@ class GroupCommit:
 
     def _lead(self, batch: Batch) -> None:
         started_s = monotonic()
+        self._computed_s.pop(get_ident(), None)
         self._commit(batch)
-        took_s = monotonic() - started_s
+        ended_s = monotonic()
+        took_s = ended_s - started_s
+        computed_s = self._computed_s.pop(get_ident(), ended_s)
+        waits = [started_s - one.submitted_s for _, one in batch.functions if isinstance(one, Result)]
+        self.times.add(waits, computed_s - started_s, ended_s - computed_s)
         with self.changed:
             self._commit_s = took_s if not self._commit_s else 0.7 * self._commit_s + 0.3 * took_s
 

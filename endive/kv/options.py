@@ -18,6 +18,9 @@ class StoreOptions:
     retake_ms: float = 10_000.0
     """An exclusive writer that has to share the store claims it again when no other has written for so long. Each
     change costs half a dozen requests."""
+    await_exclusive: bool = False
+    """What a shared writer does that meets an exclusive one. False: it claims the store, and both share it. True: it
+    announces its commit first, and claims the store only if the other has not carried it out for 2.5 seconds."""
     max_parallel_writes: int = 1
     """WAL entries that an exclusive writer has in flight. More hide the latency of a remote store; each costs a fence
     when an epoch is claimed."""

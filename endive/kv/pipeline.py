@@ -67,6 +67,11 @@ class Batch:
         return not self.rows and not self.functions
 
     @property
+    def transactions(self) -> tuple[TransactionFunction[Any], ...]:
+        """Its transaction functions."""
+        return tuple(function for function, _ in self.functions)
+
+    @property
     def calls(self) -> tuple[Call, ...]:
         """Its transactions, if all of them are calls and there are no rows; any process can carry them out then."""
         calls = tuple(function for function, _ in self.functions if isinstance(function, Call))

@@ -15,11 +15,13 @@ from hashlib import blake2b
 from typing import Any
 
 from endive.errors import MissingObjectError, RefusalError
+from endive.kv.log.intentions import INTENTION_BYTES_MAX
 from endive.kv.log.state import StoreState
+from endive.kv.log.topics import CarryOutPrepared
 from endive.kv.procedures import Call, PortableFunction, procedure
 from endive.kv.sst.merge import KeyRange
 from endive.kv.sst.reading import TableCache
-from endive.kv.transaction import RESERVED, Transaction, TransactionFunction, run_function
+from endive.kv.transaction import RESERVED, Outcome, Transaction, TransactionFunction, run_function
 from endive.protocol.requests import Steps
 
 NAME, VERSION = "endive.if_unchanged", 1
@@ -83,6 +85,19 @@ class Recorded:
     portable: tuple[PortableFunction, ...] = ()
     """The functions themselves, if they are called as procedures. Then there are no values."""
 
+    def results(self, outcomes: Sequence[Outcome]) -> tuple[Outcome | None, ...]:
+        """Return the outcome of each function, from those of the calls; None: refused, it has to be run again.
+
+        A procedure that refuses has decided, as the function itself would have.
+        """
+        if self.portable:
+            return tuple(one.outcome(result) for one, result in zip(self.portable, outcomes, strict=True))
+        of_functions = outcomes[len(self.calls) - len(self.values) :]
+        return tuple(
+            None if isinstance(result.error, RefusalError) else Outcome(value) if result.error is None else result
+            for value, result in zip(self.values, of_functions, strict=True)
+        )
+
 
 def record_functions(
     functions: Sequence[TransactionFunction[Any]],
@@ -118,6 +133,26 @@ def called_functions(functions: Sequence[TransactionFunction[Any]]) -> Recorded 
     portable = tuple(one for one in candidates if isinstance(one, PortableFunction))
     calls = tuple(call for one in portable if (call := one.call()) is not None)
     return Recorded(calls, (), portable) if functions and len(calls) == len(functions) else None
+
+
+def as_calls(
+    functions: Sequence[TransactionFunction[Any]],
+    rows: Mapping[bytes, bytes | None],
+    state: StoreState,
+    cache: TableCache,
+) -> Steps[Recorded | None]:
+    """Return functions and rows as calls that fit into an intention; None: only this process can commit them."""
+    if any(isinstance(function, Call | CarryOutPrepared) for function in functions):
+        return None
+    recorded = None if rows else called_functions(functions)
+    if recorded is None:
+        recorded = yield from record_functions(functions, state, cache, rows)
+    return recorded if recorded is not None and size_of(recorded.calls) <= INTENTION_BYTES_MAX else None
+
+
+def size_of(calls: Sequence[Call]) -> int:
+    """Return the size of the calls' arguments, in bytes."""
+    return sum(len(call.argument) for call in calls)
 
 
 @procedure(NAME, VERSION)

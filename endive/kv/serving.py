@@ -25,17 +25,22 @@ OUTCOMES_KEPT = 10_000
 """WAL entries for which results of intentions are kept. An owner that comes back later cannot know its outcome."""
 
 
-def serve(writer: Writer) -> bool:
+def serve(writer: Writer, exchange: Exchange) -> bool:
     """Carry out intentions of others as an exclusive writer that has just refreshed, for a second at most.
 
     Return whether there were any lately: then it is worth looking again at once.
     """
     end_s = quiet_s = monotonic() + SERVE_S
     found = False
+    left: tuple[str, ...] = ()
+    """Topics with intentions that this process cannot carry out."""
     while writer.state.own_epoch and monotonic() < min(end_s, quiet_s):
         if pending(writer.state):
             found, quiet_s = True, monotonic() + QUIET_S
             writer.group.submit(_nothing).wait()
+        elif exchange.carriers and exchange.topics() and exchange.topics() != left:
+            found, quiet_s = True, monotonic() + QUIET_S
+            left = exchange.carry_out_pending()
         elif not found:
             return False
         else:

@@ -26,6 +26,7 @@ from endive.errors import (
     ProcedureFailedError,
 )
 from endive.kv.at_checkpoint import StoreAtCheckpoint
+from endive.kv.commit_times import CommitTimes
 from endive.kv.exchange import Exchange
 from endive.kv.log.helping import pending
 from endive.kv.log.state import StoreState
@@ -365,7 +366,7 @@ class Store(Closing):
         """Refresh now and then if commits do not: another process may have compacted, or may want to write."""
         if self._writer.state.own_epoch:
             self._writer.refresh()
-            if serve(self._writer):
+            if serve(self._writer, self.exchange):
                 self._maintenance.hurry()
 
     def settle(self) -> tuple[str, ...]:
@@ -407,6 +408,11 @@ class Store(Closing):
     def uncompacted_bytes(self) -> int:
         """Bytes that are durable, but not in the levels as far as this process knows."""
         return self._writer.state.recent.size_bytes
+
+    @property
+    def commit_times(self) -> CommitTimes:
+        """How long commits take, by stage."""
+        return self._group.times
 
     def stats(self) -> dict[str, int]:
         """Return counters and sizes, by name."""

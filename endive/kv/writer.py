@@ -26,28 +26,22 @@ from endive.errors import (
     FencedError,
     MissingObjectError,
     OutcomeUnknownError,
-    RefusalError,
 )
 from endive.kv.group_commit import GroupCommit, answer, reject
 from endive.kv.helper import Helper
 from endive.kv.log.combining import RACES_ALONE, Hints, commit_calls
 from endive.kv.log.committing import Committed, Prepared, after_missing, append_exclusive, commit_batch, prepare
 from endive.kv.log.epochs import open_exclusive, open_shared, share_epoch
-from endive.kv.log.helping import (
-    carry_out,
-    pending,
-    read_intentions,
-    to_carry_out,
-)
+from endive.kv.log.guests import read_as_guest
+from endive.kv.log.helping import carry_out, pending, read_intentions, to_carry_out
 from endive.kv.log.intentions import INTENTION_BYTES_MAX
 from endive.kv.log.state import StoreState, newest_state, refreshed
-from endive.kv.log.topics import CarryOutPrepared
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline
 from endive.kv.procedures import Call
-from endive.kv.recorded import Recorded, called_functions, record_functions
+from endive.kv.recorded import Recorded, as_calls, size_of
 from endive.kv.sst.reading import TableCache
-from endive.kv.transaction import Outcome, TransactionFunction
+from endive.kv.transaction import TransactionFunction
 from endive.kv.turns import Turns
 from endive.logs import log_error
 from endive.protocol.fencing import ROLE
@@ -58,6 +52,8 @@ log = logging.getLogger(__name__)
 
 REFRESHES_MAX = 4
 """How often a commit checks whether another writer's exclusive epoch has become shared, before it takes the store."""
+REFUSALS_MAX = 10
+"""So often an exclusive writer elsewhere may refuse functions because their reads have changed, before it is fenced."""
 HELP_ROUNDS_MAX = 100
 """Entries in a row that a writer makes for others alone."""
 
@@ -83,6 +79,8 @@ class Writer:
         self._met_s = -inf
         """When others had last written, as far as commits have shown."""
         self.losses = 0
+        self._refusals = 0
+        """Batches in a row whose functions were refused."""
         self._must_race = False
         """Whether the functions of the next batch were refused when others carried them out."""
         self.helper = Helper(driver)
@@ -141,7 +139,7 @@ class Writer:
             if not (state.own_epoch and state.is_writable):
                 self._commit_alone(batch, state)
                 return None
-            functions = tuple(function for function, _ in batch.functions)
+            functions = batch.transactions
             try:
                 helped = self._driver.run(self._read_intentions(state))
                 prepared = self._driver.run(prepare(state, (*functions, *helped), self._cache, batch.rows))
@@ -211,10 +209,10 @@ class Writer:
     def _ready(self, batch: Batch) -> StoreState:
         """Return the state to begin from, with no batch in flight; claims or joins an epoch if it is time.
 
-        Calls of a shared writer claim none: an exclusive writer elsewhere may carry them out.
+        A shared writer that awaits an exclusive one elsewhere claims none: that one may carry out the batch.
         """
         state = self.state
-        if self._must_open and not self._is_exclusive and batch.calls:
+        if self._must_open and not self._is_exclusive and (batch.calls or self._options.await_exclusive):
             state = self._driver.run(refreshed(state))
             self._must_open = self._was_fenced = False
         elif self._must_open:
@@ -247,7 +245,7 @@ class Writer:
         started_s = monotonic()
         must_race, self._must_race = self._must_race, False
         recorded: Recorded | None = None
-        if batch.calls and _size_of(batch.calls) <= INTENTION_BYTES_MAX:
+        if batch.calls and size_of(batch.calls) <= INTENTION_BYTES_MAX:
             committed = self._driver.run(self._commit_calls(state, batch.calls, self._hints(state)))
         else:
             committed, recorded = self._commit_functions(batch, state, must_race)
@@ -264,6 +262,10 @@ class Writer:
         Functions that were refused race the next time (`must_race`): they read rows that change all the time.
         """
         hints = self._hints(state)
+        if not state.is_writable and self._options.await_exclusive and not (self._is_exclusive or must_race):
+            served = self._commit_as_guest(batch, state, hints)
+            if served is not None:
+                return served
         if must_race or not hints.is_busy or hints.is_last or not state.is_writable:
             pause_s = self._turn_s - monotonic()
             if pause_s > 0:
@@ -280,6 +282,17 @@ class Writer:
         company = replace(hints, is_busy=True, is_last=False)
         return self._driver.run(self._commit_calls(state, recorded.calls, company)), recorded
 
+    def _commit_as_guest(
+        self, batch: Batch, state: StoreState, hints: Hints
+    ) -> tuple[Committed, Recorded | None] | None:
+        """Let the exclusive writer elsewhere carry out a batch; None: only this process can commit it."""
+        recorded = self._recorded(batch, state)
+        if recorded is not None:
+            return self._driver.run(self._commit_calls(state, recorded.calls, hints)), recorded
+        guest = read_as_guest(state, batch.transactions, self._cache)
+        committed = None if batch.rows else self._driver.run(guest)
+        return None if committed is None else (committed, None)
+
     def _hints(self, state: StoreState) -> Hints:
         return self.helper.hints(is_last=state.wal_end == self._own_entry_last)
 
@@ -288,40 +301,22 @@ class Writer:
 
     def _recorded(self, batch: Batch, state: StoreState) -> Recorded | None:
         """Return the functions and rows of a batch as calls; None: only this process can commit them."""
-        functions = tuple(function for function, _ in batch.functions)
-        if any(isinstance(function, Call | CarryOutPrepared) for function in functions):
-            return None
-        recorded = None if batch.rows else called_functions(functions)
-        if recorded is None:
-            recorded = self._driver.run(record_functions(functions, state, self._cache, batch.rows))
-        return recorded if recorded is not None and _size_of(recorded.calls) <= INTENTION_BYTES_MAX else None
+        return self._driver.run(as_calls(batch.transactions, batch.rows, state, self._cache))
 
     def _accepted(self, batch: Batch, committed: Committed, recorded: Recorded) -> Committed:
-        """Let the functions that were refused wait again; return the results of the others.
-
-        A procedure that refuses has decided, as the function itself would have.
-        """
-        if recorded.portable:
-            found = zip(recorded.portable, committed.outcomes, strict=True)
-            return replace(committed, outcomes=tuple(one.outcome(result) for one, result in found))
-        outcomes: list[Outcome] = []
-        accepted, refused = [], []
-        results = committed.outcomes[len(recorded.calls) - len(recorded.values) :]
-        for one, value, result in zip(batch.functions, recorded.values, results, strict=True):
-            if isinstance(result.error, RefusalError):
-                refused.append(one)
-                continue
-            accepted.append(one)
-            outcomes.append(Outcome(value) if result.error is None else result)
+        """Let the functions that were refused wait again; return the results of the others."""
+        results = recorded.results(committed.outcomes)
+        refused = [one for one, result in zip(batch.functions, results, strict=True) if result is None]
         with self.group.changed:
-            batch.functions = accepted
+            batch.functions = [one for one in batch.functions if one not in refused]
             self.pipeline.waiting.functions[:0] = refused
-            self._must_race = bool(refused)
-        return replace(committed, outcomes=tuple(outcomes))
+            self._refusals = self._refusals + 1 if refused else 0
+            self._must_race = bool(refused) and (committed.state.is_writable or self._refusals > REFUSALS_MAX)
+        return replace(committed, outcomes=tuple(result for result in results if result is not None))
 
     def _race(self, batch: Batch, state: StoreState, races_max: int) -> Committed:
         """Commit transaction functions in this process."""
-        functions = tuple(function for function, _ in batch.functions)
+        functions = batch.transactions
         try:
             return self._driver.run(self._commit_batch(state, functions, batch.rows, races_max))
         except ExclusiveWriterError:  # nothing was written: take the store
@@ -492,7 +487,3 @@ class Writer:
         """Take over a state. Commits and refreshes go on side by side. Holding the lock."""
         self.state = self.state.combined(state)
         self._refreshed_s = monotonic()
-
-
-def _size_of(calls: Sequence[Call]) -> int:
-    return sum(len(call.argument) for call in calls)

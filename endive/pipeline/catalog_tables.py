@@ -43,6 +43,7 @@ from endive.pipeline.table_files import (
     WRITTEN,
     Files,
     TableFiles,
+    explained,
     of_run,
     of_sweep,
     write_prefix,
@@ -107,13 +108,14 @@ class Publication:
         return [f"{NAMESPACE}.{table}" for table in TABLES]
 
     def __enter__(self) -> Self:
-        # Kept open: every commit would otherwise read the catalog's log from its beginning.
-        catalog = self._open.enter_context(open_catalog(self.properties))
-        catalog.create_namespace_if_not_exists(NAMESPACE)
-        for name, schema in TABLES.items():
-            table = catalog.create_table_if_not_exists(f"{NAMESPACE}.{name}", schema)
-            if set(schema.names) - set(table.schema().column_names):  # made by an older version
-                table.update_schema().union_by_name(schema).commit()
+        with explained(self.url, "the tables"):
+            # Kept open: every commit would otherwise read the catalog's log from its beginning.
+            catalog = self._open.enter_context(open_catalog(self.properties))
+            catalog.create_namespace_if_not_exists(NAMESPACE)
+            for name, schema in TABLES.items():
+                table = catalog.create_table_if_not_exists(f"{NAMESPACE}.{name}", schema)
+                if set(schema.names) - set(table.schema().column_names):  # made by an older version
+                    table.update_schema().union_by_name(schema).commit()
         return self
 
     def __exit__(
@@ -161,7 +163,8 @@ class Publication:
             written = [files[table] for files in new.values() if table in files]
             if written:
                 name = f"{self.name}/{written[0].write_id}/{min(new)}"
-                commit(Place(self.properties, (NAMESPACE, table)), WriteOptions(), written, name)
+                with explained(self.url, f"the table {NAMESPACE}.{table}"):
+                    commit(Place(self.properties, (NAMESPACE, table)), WriteOptions(), written, name)
         self.published |= {str(number) for number in new}
         self._committed_s = now_s
 
@@ -187,7 +190,8 @@ class Publication:
     def _append_table(self, table: str, rows: pa.Table, name: str) -> None:
         """Append rows of this sweep in one commit, once; `name` identifies them."""
         place = Place(self.properties, (NAMESPACE, table))
-        append_once(place, of_sweep(rows, self.name), f"{self.name}/{name}")
+        with explained(self.url, f"the table {place}"):
+            append_once(place, of_sweep(rows, self.name), f"{self.name}/{name}")
 
 
 def append_once(place: Place, rows: pa.Table, commit_id: str) -> None:

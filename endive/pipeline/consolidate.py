@@ -14,7 +14,7 @@ import json
 import re
 import secrets
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +31,11 @@ from endive.pipeline.estimates import EXPERIMENT, estimates_of, over_seeds
 from endive.pipeline.run_rows import METRICS, RUN_SCHEMA
 from endive.pipeline.saved_sweep import RUN, SavedSweep, sorted_by
 from endive.pipeline.transactions import TransactionDataSet
+from endive.spark.naming import named
+
+ROWS_HERE_MAX = 50_000
+"""Up to so many runs, means and curves are computed in this process by the same functions: a second, in which Spark SQL
+would not even have started."""
 
 TABLES = ("runs", "experiments", "curves")
 INPUTS = "measures/inputs.json"
@@ -44,8 +49,8 @@ def consolidate(
 
     `known` are files of runs that exist, whether a listing shows them already or not. `plan` is the digest of the plan
     that the directory must show. `ResultError` names a file that is missing, damaged or of another kind; then the
-    measures are not current. One row for each run passes through this process; transactions never do. Without `spark`
-    everything is computed here, by the same functions; kept transactions need Spark.
+    measures are not current. One row for each run passes through this process; transactions never do. Without `spark`,
+    or for few runs, means and curves are computed here, by the same functions; kept transactions need Spark.
     """
     sweep = SavedSweep(directory, plan)
     keeps = sweep.about["keep"] == "transactions"
@@ -55,16 +60,18 @@ def consolidate(
     runs = sweep.runs(known)
     directory.delete(INPUTS)
     kept: Sequence[str] = ()
-    if spark:
-        spark.sparkContext.setJobDescription(f"sweep {directory.name}: measures of {len(runs):,} runs")
-    with _explained():
+    title = f"sweep {directory.name}: measures of {len(runs):,} runs"
+    with _explained(), named(spark.sparkContext, title) if spark else nullcontext():
         if keeps and spark:
             runs, kept = consolidate_transactions(sweep, runs, spark)
         runs = sweep.by_group(runs)
-        means = over_seeds(spark.createDataFrame(runs)).toArrow() if spark else estimates_of(runs)
+        frames = spark if spark and len(runs) > ROWS_HERE_MAX else None
+        means = over_seeds(frames.createDataFrame(runs)).toArrow() if frames else estimates_of(runs)
         experiments = sweep.with_parameters(means)
         about = sweep.about
-        series = curves(spark.createDataFrame(experiments), about).toArrow() if spark else curves_of(experiments, about)
+        series = (
+            curves(frames.createDataFrame(experiments), about).toArrow() if frames else curves_of(experiments, about)
+        )
     directory.write_table("measures/runs.parquet", sorted_by(runs, *EXPERIMENT, "seed"))
     directory.write_table("measures/experiments.parquet", sorted_by(experiments, *EXPERIMENT))
     directory.write_table("measures/curves.parquet", sweep.in_order(series))

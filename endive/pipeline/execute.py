@@ -18,6 +18,7 @@ from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Bin, Plan, Run
 from endive.pipeline.table_files import Files, TableFiles
 from endive.pipeline.task import SweepJob, TaskReport, run_bin
+from endive.spark.naming import named
 
 POLL_S = 0.25
 
@@ -202,7 +203,8 @@ class _SparkJob:
         title = f"sweep {self.job.directory.name}: {runs:,} runs in {len(numbers):,} bins"
         self.context.setJobGroup(self.job.start, title, interruptOnCancel=True)
         try:
-            collected = self.context.parallelize(numbers, len(numbers)).setName(title).map(task).collect()
+            with named(self.context, title):
+                collected = self.context.parallelize(numbers, len(numbers)).setName(title).map(task).collect()
             self.complete = {report.bin: report for report in collected}
         except (Py4JError, PySparkException, OSError) as error:
             self.error = error

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from endive.errors import SparkUnavailableError
 from endive.sim.results.capacity import SeedCapacity
 from endive.sim.results.capacity_search import SearchTask, Spread
+from endive.spark.naming import named
 
 POLL_S = 0.25
 
@@ -56,9 +57,11 @@ def _answers(spark: SparkSession, tasks: Sequence[SearchTask]) -> Iterator[tuple
         return number, answer
 
     def collect() -> None:
-        context.setJobGroup(group, f"capacity: {len(tasks)} searches", interruptOnCancel=True)
+        title = f"capacity: {len(tasks)} searches"
+        context.setJobGroup(group, title, interruptOnCancel=True)
         try:
-            ended.put(dict(context.parallelize(list(enumerate(tasks)), len(tasks)).map(run).collect()))
+            with named(context, title):
+                ended.put(dict(context.parallelize(list(enumerate(tasks)), len(tasks)).map(run).collect()))
         except (Py4JError, PySparkException, OSError) as error:
             ended.put(error)
 

@@ -21,6 +21,7 @@ from endive.pipeline.results import SweepResults
 from endive.pipeline.sweep_file import ExperimentGroup, Keep, load_group, parse_group
 from endive.sim.config.schema import LABEL
 from endive.spark.master import parse_master
+from endive.wording import counted
 
 if TYPE_CHECKING:
     from endive.pipeline.catalog_tables import Publication
@@ -69,6 +70,7 @@ def run_sweep(
     endpoint: str | None = None,
     spark: Mapping[str, str] | None = None,
     ship: bool = False,
+    refine: int = 0,
     progress: Report | None = None,
 ) -> SweepResults:
     """Run every experiment of a sweep on Spark and compute its measures. Finished runs are not repeated.
@@ -78,13 +80,14 @@ def run_sweep(
     for an S3-compatible server. `master` is a Spark master URL, by default this machine with all its cores.
     `overrides` are configuration keys such as `"catalog.num_tables=10"`; `seeds` and `keep` replace those of the file.
     `catalog` is the URL of a catalog whose tables get the results: with `out` as well, without it alone. `spark` are
-    Spark settings, which take precedence over Endive's. `ship` sends this package to the executors. Raises
-    `ConfigurationError` with every error of the input, `ResultError` if files cannot be written, and
-    `SparkUnavailableError` if Spark does not start.
+    Spark settings, which take precedence over Endive's. `ship` sends this package to the executors. `refine` is the
+    number of rounds that add offered loads around the sustainable load of each series. Raises `ConfigurationError`
+    with every error of the input, `ResultError` if files cannot be written, and `SparkUnavailableError` if Spark does
+    not start.
     """
     plan = plan_sweep(source, overrides, seeds, keep)
     target = target_of(out, plan.groups[0].name, catalog, endpoint)
-    return run_plan(plan, target, Where(master, spark or {}, ship), progress)
+    return run_refined(plan, target, Where(master, spark or {}, ship), refine, progress)
 
 
 def plan_sweep(
@@ -166,6 +169,29 @@ class Where:
     """Whether to send this package to the executors, whose Python has its dependencies only."""
 
 
+def run_refined(
+    plan: Plan, target: Target, where: Where, rounds: int = 0, progress: Report | None = None
+) -> SweepResults:
+    """Run a plan, and refine it in so many rounds, all in one Spark session."""
+    if not rounds:
+        return run_plan(plan, target, where, progress)
+    report = progress or (lambda _: None)
+    with _starting(plan, where, report) as starting:
+        from endive.pipeline.refining import refined  # noqa: PLC0415 - PySpark takes a second to load
+
+        starting.session()
+        results = run_plan(plan, target, where, progress)
+        for number in range(1, rounds + 1):
+            larger = refined(plan, results.measures("experiments"))
+            if larger is None:
+                report(SweepProgress("no series has loads to refine"))
+                break
+            more = len(larger.experiments) - len(plan.experiments)
+            report(SweepProgress(f"round {number} of {rounds}: {counted(more, 'offered load')} more"))
+            plan, results = larger, run_plan(larger, target, where, progress)
+    return results
+
+
 def run_plan(
     plan: Plan,
     target: Target,
@@ -235,7 +261,8 @@ def _starting(plan: Plan, where: Where, report: Report) -> "StartingSession":
         report(SweepProgress(reason, is_warning=True))
     report(SweepProgress(f"starting Spark with {java}" if java else "using the running Spark session"))
     settings = {**(LIGHT if plan.keep == "summaries" else {}), **where.settings}
-    return StartingSession(spark_session(where.master, settings=settings, java=java, ship=where.ship))
+    session = spark_session(where.master, settings=settings, java=java, ship=where.ship, sources=False)
+    return StartingSession(session, sources=False)
 
 
 def _compile_engine(report: Report) -> None:

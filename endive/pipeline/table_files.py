@@ -8,11 +8,16 @@ digest of the sweep's name. `endive catalog orphans` finds them, too.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
+from endive.drivers.directory import remedy_for
+from endive.errors import ConfigurationError, EndiveError, ResultError
+from endive.pipeline.directory import first_line
 from endive.pipeline.plan import Run
 from endive.sim.results.columns import SCHEMA as TRANSACTION_SCHEMA
 from endive.spark.source.committing import Written
@@ -27,6 +32,20 @@ WRITTEN = ("transactions", "runs")
 
 Files = Mapping[str, Written]
 """By table: the files of one bin."""
+
+
+@contextmanager
+def explained(place: str, what: str) -> Iterator[None]:
+    """Turn an error of a bucket or a catalog into one message with a remedy; `what` cannot be written."""
+    try:
+        yield
+    except (ResultError, ConfigurationError):
+        raise
+    except (OSError, EndiveError, CommitFailedException, CommitStateUnknownException) as error:
+        # A file that is about to be written cannot be missing: the bucket is.
+        missing = " NoSuchBucket" if isinstance(error, FileNotFoundError) else ""
+        problem = f"{what} cannot be written ({first_line(error)})"
+        raise ResultError(place, problem, remedy_for(f"{error}{missing}")) from error
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,12 @@ from typing import Any
 import pyarrow as pa
 
 from endive import __version__
-from endive.drivers.directory import REPEAT
-from endive.errors import EndiveError, ResultError
-from endive.pipeline.directory import ABOUT, MARKERS, SweepDirectory, first_line, read_parquet
+from endive.errors import ResultError
+from endive.pipeline.directory import ABOUT, MARKERS, SweepDirectory, read_parquet
 from endive.pipeline.plan import BIN_SECONDS, Bin, Run
 from endive.pipeline.run_rows import RUN_SCHEMA, done_row, not_done_row
 from endive.pipeline.sweep_file import Keep
-from endive.pipeline.table_files import Files, TableFiles, of_run
+from endive.pipeline.table_files import Files, TableFiles, explained, of_run
 from endive.sim.config.configuration import MODEL_VERSION, Settings, parse_configuration
 from endive.sim.engine.run import summarise_compiled
 from endive.sim.engines import simulate
@@ -127,12 +126,9 @@ def _write_files(
     tables: TableFiles, number: int, attempt: int, rows: list[dict[str, Any]], kept: Sequence[pa.Table]
 ) -> Files:
     """Write the rows of a bin to data files that the Spark driver commits."""
-    try:
+    with explained(tables.sweep, "the rows of a bin"):
         runs = pa.Table.from_pylist(rows, schema=RUN_SCHEMA)
         return tables.write(number, attempt, {"transactions": kept, "runs": [runs]})
-    except (OSError, EndiveError) as error:
-        problem = f"the rows of a bin cannot be written ({first_line(error)})"
-        raise ResultError(tables.sweep, problem, REPEAT) from error
 
 
 @lru_cache(maxsize=8)

@@ -11,13 +11,16 @@ from endive.errors import CommitConflictError
 from endive.logs import log_error
 from endive.server import audit, namespaces, scans, tables, views
 from endive.server.access import ANYBODY, OWNER, Authenticator, GrantReader, Guard, Principal, rules
+from endive.server.access.browsers import require_own_page
 from endive.server.access.guard import REFRESH_S
 from endive.server.configuration import configuration
 from endive.server.errors import HttpError, as_http
 from endive.server.http import Request, Response, error_response, json_response
 from endive.server.metrics import MEDIA_TYPE, OTHER, Metrics
+from endive.server.page import is_of_page, page_file
 from endive.server.routes import ROOTS, Call, Handler, Route, Router, refused
 from endive.server.storage.delegation import NO_DELEGATION, Delegation
+from endive.server.store_metrics import store_lines
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +161,12 @@ class Application:
         if root in PROBES and not segments:
             probe = self._ready if root == "ready" else _ok
             return _Found(f"GET /{root}", probe, self._call(self._default, request, OWNER))
+        require_own_page(request, is_open=self._tokens is None)
+        if is_of_page(request.path):
+            return _Found("GET /", self._page, self._call(self._default, request, ANYBODY))
         principal = ANYBODY if self._tokens is None else self._tokens.principal(request.headers)
+        if (root, segments) == ("page", ["warehouses"]):
+            return _Found("GET /page/warehouses", self._names, self._call(self._default, request, principal))
         if root == "metrics" and not segments:
             return _Found("GET /metrics", self._metrics, self._call(self._default, request, principal))
         if root != "v1" or not segments:
@@ -186,7 +194,16 @@ class Application:
         principal = call.guard.principal
         guards = [Guard(reader, principal) for reader in self._readers.values()]
         sees_names = all(guard.may(READ) for guard in guards)
-        return Response(body=self.metrics.text(with_tables=sees_names).encode(), media_type=MEDIA_TYPE)
+        text = self.metrics.text(with_tables=sees_names) + "\n".join((*store_lines(self.warehouses), ""))
+        return Response(body=text.encode(), media_type=MEDIA_TYPE)
+
+    def _page(self, call: Call) -> Response:
+        return page_file(call.request.method, call.request.path, ROUTES)
+
+    def _names(self, call: Call) -> Response:
+        """Return the warehouses in which the caller has a grant, for the page."""
+        guards = {name: Guard(reader, call.guard.principal) for name, reader in self._readers.items()}
+        return json_response({"warehouses": [name for name, guard in guards.items() if guard.has_some()]})
 
     def _config(self, call: Call) -> Response:
         request = call.request

@@ -45,11 +45,11 @@ class Metrics:
         yield "# HELP endive_requests_total Requests by operation and status."
         yield "# TYPE endive_requests_total counter"
         for (operation, status), count in sorted(self._requests.items()):
-            yield f'endive_requests_total{{operation="{_escaped(operation)}",status="{status}"}} {count}'
+            yield f'endive_requests_total{{operation="{escaped_label(operation)}",status="{status}"}} {count}'
         yield "# HELP endive_request_seconds Time of a request from its last byte to its answer."
         yield "# TYPE endive_request_seconds histogram"
         for operation, counts in sorted(self._times.items()):
-            label, below = f'operation="{_escaped(operation)}"', 0
+            label, below = f'operation="{escaped_label(operation)}"', 0
             for bound, count in zip((*BUCKETS_S, "+Inf"), counts, strict=True):
                 below += count
                 yield f'endive_request_seconds_bucket{{{label},le="{bound}"}} {below}'
@@ -60,8 +60,9 @@ class Metrics:
         yield "# HELP endive_commit_conflicts_total Commits refused because of another one, by table."
         yield "# TYPE endive_commit_conflicts_total counter"
         for table, count in sorted(self._conflicts.items()):
-            yield f'endive_commit_conflicts_total{{table="{_escaped(table)}"}} {count}'
+            yield f'endive_commit_conflicts_total{{table="{escaped_label(table)}"}} {count}'
 
 
-def _escaped(text: str) -> str:
+def escaped_label(text: str) -> str:
+    """Return the value of a label as the text format has it."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -16,7 +16,7 @@ from endive.catalog.commit.change import TableChange
 from endive.catalog.model.grants import Place, Privilege
 from endive.catalog.model.names import table_of, text_of
 from endive.catalog.operations.tables_in_store import LoadedTable
-from endive.errors import AlreadyInCatalogError, NotInCatalogError
+from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
 from endive.server.access.locations import check_properties
 from endive.server.changes import change_of, lost_field
 from endive.server.configuration import client_properties
@@ -166,9 +166,12 @@ def rename_table(call: Call) -> Response:
 def update_table(call: Call) -> Response:
     """Commit to a table."""
     change = pinned(call, change_of(call.table, call.request.decoded(CommitTable)))
+    is_new = change.creates and not call.catalog.table_exists(call.table)
+    if change.creates and not is_new and not call.guard.may_on(Privilege.READ, "table", call.table):
+        # To create needs no privilege on a table that exists: neither an empty change nor a retry may show it.
+        raise CommitConflictError(text_of(call.table), "Table already exists")
     if not change.updates:
         return table_response(call, call.catalog.load_table(call.table))
-    is_new = change.creates and not call.catalog.table_exists(call.table)
     (loaded,) = call.catalog.commit_and_load([change], call.commit_id)
     if is_new:
         _own(call, loaded)

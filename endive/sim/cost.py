@@ -134,6 +134,23 @@ class CostModel:
     """Default of `transaction.retry_backoff.before_read`: libraries wait, then refresh, then try again."""
     retry_timeout_ms: float | None = 1_800_000.0
 
+    @property
+    def reuses_manifests(self) -> bool:
+        """Whether a retry uses the manifest file of the first attempt again."""
+        row = self.operations["fast_append"]
+        return not any(part.manifest_file_writes for part in (row.retry, *row.beside))
+
+    def with_reuse(self, reuses: bool) -> "CostModel":
+        """Return the model with retries that use the manifest file of the first attempt again, or write one each."""
+        if reuses == self.reuses_manifests:
+            return self
+        written = ConflictCost(manifest_file_writes=1)
+        rows = {
+            kind: replace(row, retry=row.retry.without(("manifest_file_writes",)) if reuses else row.retry + written)
+            for kind, row in self.operations.items()
+        }
+        return replace(self, operations=rows)
+
     def row(self, operation: str) -> OperationCost:
         """Return what an operation type pays. A type of a user's own pays like a fast append."""
         return next((row for name, row in self.operations.items() if name == operation), self.operations["fast_append"])

@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 
 SWITCH = "ENDIVE_CLASS_ARCHIVE"
 """Variable that turns the archive off, with the value 0: on a machine without 150 MB of cache to spare."""
+
+UNUSED_S = 30 * 86_400
+"""Every environment has an archive of its own; those of environments that are gone should not fill the cache."""
 
 
 @contextmanager
@@ -33,6 +36,8 @@ def class_archive(java: Path, directory: Path) -> Iterator[str]:
     if os.environ.get(SWITCH) == "0":
         yield ""
     elif archive.is_file():
+        with suppress(OSError):  # another user's cache
+            os.utime(archive)
         yield f'"-XX:SharedArchiveFile={archive}" -Xlog:disable -Xlog:all=error:stderr'
     else:
         part = directory / "classes.jsa"
@@ -48,7 +53,7 @@ def _key(java: Path) -> str:
 
 
 def _keep(part: Path, archive: Path) -> None:
-    """Move an archive to its place; replace those of other versions."""
+    """Move an archive to its place, and delete those that no session has used for `UNUSED_S`."""
     try:
         if not part.is_file():
             return
@@ -56,5 +61,8 @@ def _keep(part: Path, archive: Path) -> None:
         aside = archive.with_name(f".{archive.name}.{os.getpid()}")
         shutil.copyfile(part, aside)
         aside.replace(archive)
+        for old in archive.parent.glob("spark-*.jsa"):
+            if old.stat().st_mtime < archive.stat().st_mtime - UNUSED_S:
+                old.unlink()
     except OSError as error:  # the next session tries again
         log.info("class_archive_not_kept %s", error)

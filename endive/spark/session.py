@@ -74,11 +74,13 @@ def spark_session(
     settings: Mapping[str, str] = MappingProxyType({}),
     java: JavaHome | None = None,
     ship: bool = False,
+    sources: bool = True,
 ) -> Iterator[SparkSession]:
     """Provide a Spark session on this machine, or on the cluster with the URL `master`. It ends with the block.
 
     `settings` are Spark settings, which take precedence over Endive's. `java` is a result of `find_java`; None: it is
-    called now. `ship` sends this package to the executors of a cluster. If the process already has a session, that
+    called now. `ship` sends this package to the executors of a cluster. `sources` registers the format `endive`; a
+    session without queries starts sooner if Spark SQL is left alone. If the process already has a session, that
     session is used unchanged and stays open. Raises `ConfigurationError` for a wrong URL, and `SparkUnavailableError`
     if there is no Java, no master at the URL, no start, or if the JVM ends before the block.
     """
@@ -99,7 +101,8 @@ def spark_session(
                 spark = _connect(jvm, asked)
                 if asked.addresses:
                     _wait_for_executor(jvm, spark, asked)
-                tables.register(spark)
+                if sources:
+                    tables.register(spark)
                 yield spark
                 spark.stop()
                 _disconnect()

@@ -16,8 +16,10 @@ class StartingSession:
     The session ends with the block, in every case; a block that fails first waits for the start.
     """
 
-    def __init__(self, manager: AbstractContextManager[SparkSession]) -> None:
+    def __init__(self, manager: AbstractContextManager[SparkSession], sources: bool = True) -> None:
+        """Take a session that is yet to be entered. `sources`: prepare it for tables, as `use` does."""
         self._manager = manager
+        self._sources = sources
         self._spark: SparkSession | None = None
         self._error: BaseException | None = None
         self._thread = Thread(target=self._start, name="endive-spark-start", daemon=True)
@@ -37,7 +39,7 @@ class StartingSession:
         self._thread.join()
         if self._spark is None:
             raise self._error or RuntimeError("the session did not start")
-        return use(self._spark)
+        return use(self._spark) if self._sources else self._spark
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -220,6 +220,8 @@ def _transaction(draw: Draw, tables: int, partitions: int) -> dict[str, Any]:
         "operation_types": _mix(draw),
     }
     transaction |= _arrivals(draw) | _retries(draw)
+    if draw.random() < 0.3:
+        transaction["manifest_reuse"] = transaction["cost_model"] != "pyiceberg" and draw.random() < 0.5
     if draw.random() < 0.5:
         transaction["append_attempts"] = draw.choice([1, 2, 5, 100])
     if draw.random() < 0.3:

@@ -12,10 +12,10 @@ from endive.sim.results.summary import summarise
 
 
 def leave_runs(
-    path: Path, plan: Plan, runs: Sequence[Run] | None = None, parts: int = 2, start: str = "first"
+    place: Path | SweepDirectory, plan: Plan, runs: Sequence[Run] | None = None, parts: int = 2, start: str = "first"
 ) -> SweepDirectory:
     """Write a sweep's directory with the plan and the given runs, by default all of them, in so many files."""
-    directory = SweepDirectory(path)
+    directory = SweepDirectory.at(place)
     directory.prepare(plan)
     rows = [simulated_row(directory, plan, run) for run in (plan.runs if runs is None else runs)]
     for number in range(parts):

@@ -1,5 +1,6 @@
 """Sweeps on machines that share nothing but a bucket: equal to local mode, row for row, whatever is lost."""
 
+import os
 import subprocess
 import sys
 import time
@@ -60,7 +61,8 @@ def python_without_endive(directory: Path) -> Path:
     (site,) = directory.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text("\n".join(getsitepackages()), encoding="utf-8")
     tried = [str(python), "-c", "import pyarrow, pyspark, endive"]
-    found = subprocess.run(tried, check=False, capture_output=True, text=True, cwd="/")
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run(tried, check=False, capture_output=True, text=True, cwd="/", env=variables)
     assert "No module named 'endive'" in found.stderr
     return python
 

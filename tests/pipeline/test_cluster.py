@@ -6,7 +6,7 @@ from tests.pipeline.cluster import standalone_cluster
 from tests.pipeline.test_session import DEADLINE_S, until, waiting
 
 
-@pytest.mark.slow
+@pytest.mark.campaign  # `make test` has the cluster of `test_bucket_sweep`, which loses a worker, too
 def test_a_cluster_that_loses_a_worker_loses_no_results(tmp_path: Path) -> None:
     (tmp_path / "cluster").mkdir()
     (tmp_path / "marks").mkdir()

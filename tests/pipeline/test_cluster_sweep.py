@@ -1,4 +1,7 @@
-"""A sweep on a real standalone cluster that loses a machine gives what local mode gives, row for row."""
+"""A sweep on a real standalone cluster that loses a machine gives what local mode gives, row for row.
+
+A campaign, since `test_bucket_sweep` does the same with less in common: here the machines share a directory.
+"""
 
 import time
 from pathlib import Path
@@ -22,7 +25,7 @@ def measure(directory: Path, name: str) -> list[dict[str, object]]:
     return [{key: value for key, value in row.items() if not key.startswith("cpu_s")} for row in rows]
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_sweep_on_a_cluster_that_loses_a_worker_equals_that_of_local_mode(tmp_path: Path) -> None:
     (tmp_path / "long.toml").write_text(LONG)
     (tmp_path / "cluster").mkdir()

@@ -1,6 +1,8 @@
 """`endive sweep` as a user meets it: sizes, messages, interruptions, and resuming."""
 
+import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -17,6 +19,8 @@ from tests.surfaces.files import CommandLine, start
 
 LONG = sweep_text("[1, 2]", "[60, 70, 80, 90]").replace("300_000", "3_600_000")
 """24 runs of a tenth of a second or more: time enough to interrupt."""
+ENDS_S = 300
+"""How long a JVM may take to end; seconds on an idle machine."""
 
 
 def is_running(pid: int) -> bool:
@@ -94,35 +98,25 @@ def test_wrong_input_is_one_message(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, kind: signal.Signals) -> None:
+def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path) -> None:
     (tmp_path / "long.toml").write_text(LONG)
-    out = tmp_path / "out"
-    first = start(tmp_path, "sweep", "long.toml", "--out", "out")
-    try:
-        while not list(out.glob("runs/part-*")) and first.poll() is None:
-            time.sleep(0.05)
-        processes = descendants(first.pid)
-        os.kill(first.pid, kind)
-        _, said = first.communicate(timeout=60)
-    finally:
-        first.kill()
-    kept = {path.name for path in out.glob("runs/part-*")}
-    plan = Plan((load_group(str(tmp_path / "long.toml")),))
-
-    assert first.returncode == (130 if kind == signal.SIGINT else -9)
-    if kind == signal.SIGINT:
-        assert "repeat the command to continue" in said
+    out, plan = tmp_path / "out", Plan((load_group(str(tmp_path / "long.toml")),))
+    kept: set[str] = set()
+    for kind in (signal.SIGINT, signal.SIGKILL):  # the second while it continues after the first
+        code, said = interrupted(tmp_path, kind, kept)
+        assert code == (130 if kind == signal.SIGINT else -9)
+        assert kind == signal.SIGKILL or "repeat the command to continue" in said
         assert "Traceback" not in said
-    assert 0 < len(rows_of(out)) < len(plan.runs)
-    assert not (out / "measures").exists()
-    deadline = time.monotonic() + 60
-    while any(is_running(pid) for pid in processes) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not [pid for pid in processes if is_running(pid)]
+        parts = {path.name for path in out.glob("runs/part-*")}
+        assert kept < parts
+        kept = parts
+        assert 0 < len(rows_of(out)) < len(plan.runs)
+        assert not (out / "measures").exists()
 
-    second = start(tmp_path, "sweep", "long.toml", "--out", "out")
-    _, said = second.communicate(timeout=300)
+    logs = {"enabled": "true", "dir": tmp_path.as_uri(), "rolling.enabled": "false", "compress": "false"}
+    asked = [word for key, value in logs.items() for word in ("--conf", f"spark.eventLog.{key}={value}")]
+    second = start(tmp_path, "sweep", "long.toml", "--out", "out", *asked)
+    _, said = second.communicate(timeout=600)
 
     assert second.returncode == 0, said
     assert "runs are done already" in said
@@ -132,3 +126,32 @@ def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, kind: s
     measured = pq.read_table(out / "measures" / "runs.parquet")
     assert measured.num_rows == len(plan.runs)
     assert (out / "report.html").stat().st_size > 100_000
+    jobs, stages = names_in(next(tmp_path.glob("local-*")))
+    assert jobs == stages
+    assert all(re.fullmatch(r"sweep out: \d+ runs in \d+ bins", name) for name in jobs)
+
+
+def names_in(log: Path) -> tuple[set[str], set[str]]:
+    """The names of jobs and of stages in an event log."""
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    jobs = [event["Properties"] for event in events if event["Event"] == "SparkListenerJobStart"]
+    stages = [event["Stage Info"] for event in events if event["Event"] == "SparkListenerStageSubmitted"]
+    return {job["spark.job.description"] for job in jobs}, {stage["Stage Name"] for stage in stages}
+
+
+def interrupted(directory: Path, kind: signal.Signals, kept: set[str]) -> tuple[int, str]:
+    """Start a sweep, stop it when it has written a file besides `kept`, and see that none of its processes is left."""
+    sweep = start(directory, "sweep", "long.toml", "--out", "out")
+    try:
+        while {path.name for path in directory.glob("out/runs/part-*")} == kept and sweep.poll() is None:
+            time.sleep(0.05)
+        processes = descendants(sweep.pid)
+        os.kill(sweep.pid, kind)
+        _, said = sweep.communicate(timeout=60)
+    finally:
+        sweep.kill()
+    deadline = time.monotonic() + ENDS_S
+    while any(is_running(pid) for pid in processes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in processes if is_running(pid)]
+    return sweep.returncode, said

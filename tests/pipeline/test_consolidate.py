@@ -49,7 +49,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory, plan: Plan, spark: SparkSess
     directory.create_part(directory.part("second", 0), failed)
     stranger = not_done_row("0123456789abcdef", 1, "failed", "of another sweep that was here before")
     directory.create_part(directory.part("second", 1), [stranger])
-    consolidate(SweepDirectory(path), spark)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(consolidation, "ROWS_HERE_MAX", 0)  # so few rows would not go through Spark SQL
+        consolidate(SweepDirectory(path), spark)
     return path
 
 
@@ -255,7 +257,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A sweep that keeps its transactions, consolidated."""
     path = tmp_path_factory.mktemp("kept") / "with {odd} [names]*"
     leave_runs(path, small_plan(tables="[1, 3]", scales="[2000, 150]", keep="transactions"))
-    consolidate(SweepDirectory(path), spark)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(consolidation, "ROWS_HERE_MAX", 0)
+        consolidate(SweepDirectory(path), spark)
     return path
 
 

@@ -39,6 +39,7 @@ PROTOCOLS = [
             "log/combining",
             "log/topics",
             "log/forgetting",
+            "log/guests",
             "procedures",
             "recorded",
         )

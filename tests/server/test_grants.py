@@ -265,3 +265,40 @@ def test_the_commands_grant_list_and_revoke(tmp_path: Path) -> None:
     assert "nothing of that" in run("revoke", url, "ada", "create", "--namespace", "db")
     both = CliRunner().invoke(app, ["catalog", "grant", url, "ada", "read", "--namespace", "db", "--table", "db.t"])
     assert "only one of" in str(both.exception)
+
+
+def test_a_creating_commit_shows_nothing_of_a_table_that_exists(guarded: Application, catalog: KVCatalog) -> None:
+    """`create` allows commits that create: an empty one, or a retry under a known id, must not load the table."""
+    catalog.grants.grant(ADA, [CREATE], catalog.grants.place("db"))
+    owner = Application({"lake": catalog})
+    answer(owner, "POST", "namespaces/db/tables/events", {"updates": [set_property("a", "1")]}, idempotency_key=KEY)
+    path = "namespaces/db/tables/events"
+
+    for updates in ([], [set_property("a", "1")]):
+        body = {"requirements": [{"type": "assert-create"}], "updates": updates}
+        for headers in ({}, {"idempotency_key": KEY}):
+            status, found = answer(guarded, "POST", path, body, authorization="Bearer ada", **headers)
+            assert status == 409
+            assert "metadata" not in found
+
+
+def test_a_writer_cannot_change_a_uuid(guarded: Application, catalog: KVCatalog) -> None:
+    """Grants belong to uuids: with another one a table, or a view, would get another's grants."""
+    catalog.create_view("db.recent", SCHEMA, VERSION)
+    other = catalog.load_table("db.other").uuid
+    catalog.grants.grant(ADA, [WRITE], catalog.grants.place("db"))
+    before = catalog.load_table("db.events").uuid, catalog.load_view("db.recent").metadata["view-uuid"]
+    body = {"updates": [{"action": "assign-uuid", "uuid": str(other)}]}
+
+    for path in ("tables/events", "views/recent"):
+        assert ask(guarded, "ada", "POST", f"namespaces/db/{path}", body) >= 400
+    assert before == (catalog.load_table("db.events").uuid, catalog.load_view("db.recent").metadata["view-uuid"])
+
+
+def test_a_table_cannot_be_created_without_a_location(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.grants.grant(ADA, [CREATE], catalog.grants.place("db"))
+    updates = [{"action": "assign-uuid", "uuid": "01890a5d-ac96-4747-bcce-b302099a8057"}]
+    body = {"requirements": [{"type": "assert-create"}], "updates": updates}
+
+    assert 400 <= ask(guarded, "ada", "POST", "namespaces/db/tables/new", body) < 500
+    assert not catalog.table_exists("db.new")

@@ -235,11 +235,41 @@ def test_ordinary_writers_notice_nothing(server: RunningServer, catalog: KVCatal
     assert catalog.check() == []
 
 
+def test_a_key_cannot_be_searched_for_another_tables_folder(
+    application: Application, catalog: KVCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A renamed table keeps its folder; a new one with its old name and the same eight digits would get the same."""
+    bearer = {"authorization": "Bearer mallory"}
+    status, made = answer(application, "POST", "namespaces/own/tables", create("orders"), **bearer)
+    assert status == 200
+    uuid = made["metadata"]["table-uuid"]
+    catalog.create_namespace("vics")
+    catalog.rename_table("own.orders", "vics.orders")
+    found = uuid[:8] + "-0000-4000-8000-000000000000"
+    monkeypatch.setattr(Principal, "creation_id", lambda _self, _key: found)
+
+    keyed = {**bearer, "idempotency_key": "01890a5d-ac96-774b-bcce-b302099a8057"}
+    status, refused = answer(application, "POST", "namespaces/own/tables", create("orders"), **keyed)
+    assert (status, "another table is in the location" in refused["error"]["message"]) == (403, True)
+
+
 def test_below_means_below() -> None:
     assert is_inside("s3://b/t", "s3://b/t/x")
-    for path in ("s3://b/t", "s3://b/tt/x", "s3://c/t/x", "s3://b/t/../u/x", "/b/t/x", "s3://b/u", ""):
+    for path in (
+        "s3://b/t",
+        "s3://b/tt/x",
+        "s3://c/t/x",
+        "s3://b/t/../u/x",
+        "/b/t/x",
+        "s3://b/u",
+        "",
+        "http://b/t/x",
+        "gs://b/t/x",
+    ):
         assert not is_inside("s3://b/t", path), path
     assert not is_inside("", "s3://b/t")
+    assert is_inside("s3a://b/t", "s3://b/t/x")
+    assert is_inside("/lake/t", "file:///lake/t/x")
 
 
 def test_the_inner_of_two_locations_decides() -> None:

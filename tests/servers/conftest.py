@@ -109,21 +109,21 @@ def seaweedfs(
         yield endpoint
 
 
+def has_bucket(endpoint: str) -> bool:
+    """Create the bucket `bucket` and an object. A starting server may refuse, or not find the bucket yet."""
+    probe = f"{endpoint}/bucket/probe"
+    return (
+        answers(f"{endpoint}/bucket", "PUT")
+        and succeeds(probe, "PUT")
+        and succeeds(probe)
+        and succeeds(f"{endpoint}/bucket?list-type=2")
+    )
+
+
 @pytest.fixture(scope="session")
 def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with one bucket, `bucket`, open to all clients."""
-
-    def is_ready(endpoint: str) -> bool:
-        # A starting server may refuse the bucket, or not find it yet: wait until an object is listed.
-        probe = f"{endpoint}/bucket/probe"
-        return (
-            answers(f"{endpoint}/bucket", "PUT")
-            and succeeds(probe, "PUT")
-            and succeeds(probe)
-            and succeeds(f"{endpoint}/bucket?list-type=2")
-        )
-
-    with seaweedfs(tmp_path_factory.mktemp("seaweedfs"), is_ready) as endpoint:
+    with seaweedfs(tmp_path_factory.mktemp("seaweedfs"), has_bucket) as endpoint:
         os.environ.update(ANY_KEYS)
         yield endpoint
 

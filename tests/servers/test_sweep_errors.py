@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterator
+from urllib.request import Request, urlopen
 
 import pytest
 
 from endive.errors import ResultError
+from endive.pipeline.catalog_tables import Publication, catalog_at, read_runs
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.execute import sweep_job
 from endive.pipeline.plan import Bin
@@ -57,6 +59,53 @@ def test_a_bucket_that_fails_in_the_middle(name: str, proxy: tuple[str, Refusals
     assert directory.parts() == [job.part(0)]
     assert directory.done(plan) == set(plan.runs[:3])  # a repeated command does the others
     assert directory.shown_plan() == digest
+
+
+@pytest.mark.parametrize("name", ["a quota", "expired credentials", "a bucket that is gone", "another region"])
+def test_a_bucket_that_fails_in_the_middle_of_a_sweep_in_tables(name: str, proxy: tuple[str, Refusals]) -> None:
+    endpoint, refusals = proxy
+    denial, remedy = FAILURES[name]
+    plan, url = small_plan(tables="[1]"), f"s3://bucket/lakes/{name.replace(' ', '-')}"
+    directory = SweepDirectory(f"{url}/sweeps-in-progress/small", endpoint)
+    directory.prepare(plan)
+    with Publication(url, "small", directory, alone=True) as publication:
+        publication.begin(plan.runs)
+        bins = [Bin(plan.runs[:3], 1.0), Bin(plan.runs[3:], 1.0)]
+        job = sweep_job(plan, directory, bins, publication.table_files())
+        publication.commit({0: run_bin(job, 0, attempt=0).files or {}}, is_last=True)
+        written = run_bin(job, 1, attempt=0).files or {}
+
+        refusals.denial = denial
+        report = run_bin(job, 1, attempt=1)
+        with pytest.raises(ResultError, match=f"^{url}: the table sweep.runs cannot be written .*{remedy}"):
+            publication.commit({1: written}, is_last=True)
+        refusals.denial = None
+
+    assert (report.statuses, report.files) == ({}, None)
+    assert "the rows of a bin cannot be written (" in str(report.error)
+    assert remedy in str(report.error)
+    done = {(row["experiment"], row["seed"]) for row in read_runs(catalog_at(url, endpoint), "small").to_pylist()}
+    assert done == set(plan.runs[:3])  # a repeated command does the others
+
+
+def test_a_bucket_that_is_deleted_in_the_middle(s3_endpoint: str) -> None:
+    def ask(method: str, path: str) -> None:
+        with urlopen(Request(f"{s3_endpoint}/{path}", method=method), timeout=30):  # noqa: S310 - our own, on loopback
+            pass
+
+    ask("PUT", "brief")
+    plan, directory = small_plan(tables="[1]"), SweepDirectory("s3://brief/x", s3_endpoint)
+    directory.prepare(plan)
+    job = sweep_job(plan, directory, [Bin(plan.runs[:3], 1.0)])
+    directory.delete_all("")
+    ask("DELETE", "brief")
+
+    report = run_bin(job, 0, attempt=0)
+
+    assert report.statuses == {}
+    assert str(report.error).startswith("s3://brief/x")
+    ask("PUT", "brief")
+    assert directory.list("") == ()
 
 
 def test_a_bucket_that_does_not_exist_is_reported_before_anything_runs(s3_endpoint: str) -> None:

@@ -253,8 +253,41 @@ def test_an_exclusive_writer_that_takes_none_is_fenced() -> None:
     objects = MemoryStore()
     with Store(objects, options=replace(QUIET, reopen=True)) as owner:
         owner.transact(put(b"a", b""))
-        with shared(objects) as store, patch("endive.kv.log.combining.EXCLUSIVE_WAIT_MS", 20.0):
+        with shared(objects) as store, patch("endive.kv.log.guests.POLLS_MAX", 1):
             assert store.call("tests.add", 1, b"n") == b"1"
+        assert owner.transact(get(b"n")) == b"1"
+
+
+GUEST = replace(QUIET, await_exclusive=True)
+
+
+def test_functions_of_a_guest_are_carried_out_by_the_exclusive_writer() -> None:
+    objects = MemoryStore()
+    with Store(objects, options=replace(QUIET, poll_interval_ms=5, max_parallel_writes=4)) as owner:
+        owner.put(b"a", b"")
+        with shared(objects, GUEST) as store:
+            for _ in range(3):
+                store.transact(add_one(b"n"))
+            assert store.transact(get(b"n")) == b"3"  # a function that only reads claims nothing, either
+            with pytest.raises(ZeroDivisionError):
+                store.transact(failing)
+            assert store.stats()["carried_by_others"] == 3
+        owner.put(b"b", b"")  # it still owns the store
+
+        assert owner.get(b"n") == b"3"
+
+
+def failing(tx: Transaction) -> Steps[None]:
+    yield from tx.get(b"n")
+    raise ZeroDivisionError
+
+
+def test_a_guest_that_is_not_served_claims_the_store() -> None:
+    objects = MemoryStore()
+    with Store(objects, options=replace(QUIET, reopen=True)) as owner:
+        owner.transact(put(b"a", b""))
+        with shared(objects, GUEST) as store, patch("endive.kv.log.guests.POLLS_MAX", 1):
+            store.transact(add_one(b"n"))
         assert owner.transact(get(b"n")) == b"1"
 
 

@@ -42,7 +42,7 @@ def test_the_first_intention_changes_the_format_of_the_manifest() -> None:
         announced(store, b"n")
 
         assert version_of(store) == 4
-        store.transact(put(b"b", b""))
+        assert store.settle() == ()
         assert store.get(b"n") == b"1"
         store.compact()
         assert version_of(store) == 4
@@ -111,6 +111,7 @@ def test_a_process_that_ends_forgets_old_results() -> None:
     with shared(objects) as store:
         store.transact(put(b"a", b""))
         old = announced(store, b"n")
+        assert store.settle() == ()
         for number in range(6):
             store.transact(put(b"b%d" % number, b""))
         assert store.get(outcome_key(old.name)) is not None

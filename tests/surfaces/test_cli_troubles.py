@@ -1,6 +1,7 @@
 """The command line when something is wrong: input, results, interruptions."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -80,7 +81,6 @@ WRONG_ARGUMENTS = {
     ("providers", "s4"): "no profile 's4'",
     ("providers", "--profile-file", sys.executable): "cannot be read: not a text file",
     ("providers", "--profile-file", "bad.toml"): "mine.writ: unknown key; did you mean 'write'?",
-    ("demo", "--out", "small.toml/demo"): "cannot be written (Not a directory)",
     ("runn",): "No such command",
 }
 
@@ -95,6 +95,15 @@ def test_wrong_arguments_end_with_code_2(endive: CommandLine, arguments: tuple[s
 
     assert outcome.code == 2
     assert message in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_a_directory_below_a_file_is_named_with_the_problem_and_the_remedy(endive: CommandLine) -> None:
+    outcome = endive("demo", "--out", "small.toml/demo")
+
+    assert outcome.code == 2
+    file = re.escape(str(endive.directory / "small.toml" / "demo" / "experiments-"))
+    assert re.search(rf"{file}\w+\.parquet: cannot be written \(Not a directory\); choose another --out", outcome.err)
     assert "Traceback" not in outcome.err
 
 

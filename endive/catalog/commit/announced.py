@@ -170,12 +170,16 @@ class AnnouncedCommits:
         """Wait until an own intention is decided, and lead if others do not."""
         self._exchange.refresh()
         ahead: tuple[str, ...] | None = None
-        due_s = 0.0
+        due_s, is_guest = 0.0, False
         for _ in range(ROUNDS_MAX):
             decided = self._exchange.result(own)
             if decided is not None:
                 self._answer(own, taken.waiting, decided, queue)
                 return
+            if self._exchange.is_exclusive_elsewhere and not is_guest:
+                is_guest = True  # once: then it is claimed
+                self._exchange.await_exclusive(own)
+                continue
             names = self._exchange.pending(topic)
             before = tuple(name for name in names if name < own.name)
             if before != ahead:

@@ -16,6 +16,7 @@
     __cloning                                    of a catalog that is being made as a clone
     __requests/{idempotency key}                 the stored result of a request that is not a commit
     __grants/{user or group}/{name}              the privileges of a user or a group
+    __webhooks/{name}                            the versions of tables that a receiver of events has been told
 
 Snapshots and files are under the table's uuid, so that a rename writes one record. The levels of a namespace are joined
 by dots, and everything in a name but letters, digits, `_`, `-` and `~` is written as in URLs (`%2E` for a dot): keys
@@ -188,6 +189,11 @@ def cloned_key(uuid: UUID) -> bytes:
 def request_key(key: str) -> bytes:
     """Return the key of the stored result of a request."""
     return f"{REQUESTS}{escaped(key)}".encode()
+
+
+def webhook_key(name: str) -> bytes:
+    """Return the key of the versions that a receiver of events has been told."""
+    return f"__webhooks/{escaped(name)}".encode()
 
 
 def grants_key(kind: str, name: str) -> bytes:

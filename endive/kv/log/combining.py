@@ -17,6 +17,7 @@ from math import inf
 from endive.errors import EndiveError, ExclusiveWriterError, OutcomeUnknownError, ProcedureFailedError, RefusalError
 from endive.kv.log.committing import Committed, commit_batch
 from endive.kv.log.epochs import REFRESHES_MAX, open_shared
+from endive.kv.log.guests import await_exclusive
 from endive.kv.log.helping import announce, await_entry, pending, result_of
 from endive.kv.log.intentions import DONE, FAILED, Decided, Intention
 from endive.kv.log.state import StoreState, refreshed
@@ -33,8 +34,6 @@ POLLS = 4
 POLLS_PER_ENTRY = 12.0
 """Pauses between looks are this part of the time that an entry takes."""
 POLL_MIN_MS = 1.0
-EXCLUSIVE_WAIT_MS = 2500.0
-"""How long to wait for an exclusive writer elsewhere, which looks for intentions once a second, before it is fenced."""
 BUSY_MS = 2000.0
 """So long after a sign of other writers a commit expects them to be there."""
 PENDING_MAX = 1000
@@ -123,15 +122,18 @@ def _decided(
         decided = yield from result_of(own, state, cache)
         if decided is not None:
             return answered(Committed(state, (), decided=decided, known=known), own)
-        rank = sum(name < own.name for name in pending(state))
-        is_at_work = state.wal_end > before
-        polls = POLLS * (1 + rank) if rank or is_at_work else 0
         if not state.is_writable:
-            polls = int(EXCLUSIVE_WAIT_MS / poll_ms)
-        before = state.wal_end
-        state = yield from await_entry(state, polls, poll_ms)
-        if state.wal_end > before:
-            continue
+            state, decided = yield from await_exclusive(state, own, cache)
+            if decided is not None:
+                return answered(Committed(state, (), decided=decided, known=known), own)
+        else:
+            rank = sum(name < own.name for name in pending(state))
+            is_at_work = state.wal_end > before
+            polls = POLLS * (1 + rank) if rank or is_at_work else 0
+            before = state.wal_end
+            state = yield from await_entry(state, polls, poll_ms)
+            if state.wal_end > before:
+                continue
         try:
             committed = yield from commit_batch(state, (), cache, refreshes_max, own=own, by=by, known=known)
         except ExclusiveWriterError:  # it does not take intentions: fence it

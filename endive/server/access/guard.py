@@ -138,6 +138,10 @@ class Guard:
         found = self._catalog.store.read_cached(lambda tx: names_by_uuid(tx, kind, uuids))
         return {name[:-1] for name in found.values()}
 
+    def has_some(self) -> bool:
+        """Whether the caller has any grant in the warehouse."""
+        return self._newest_first(lambda: any(record.grants for record in self._records()))
+
     # Refusals.
 
     def require(self, privilege: Privilege, namespace: Identifier = ()) -> None:
@@ -182,7 +186,7 @@ class Guard:
 
     def require_some(self) -> None:
         """Refuse a caller who has no grant at all in the warehouse."""
-        if not self._newest_first(lambda: any(record.grants for record in self._records())):
+        if not self.has_some():
             raise self.refused(Privilege.READ, "the warehouse")
 
     def require_same_tables(self) -> None:
@@ -197,6 +201,7 @@ class Guard:
         """Let the caller manage what it has created in a namespace."""
         if not self.may(Privilege.MANAGE, namespace):
             self._catalog.grants.grant(self.principal.grantees[0], (Privilege.MANAGE,), place)
+            self._grants, self._is_newest = None, False
 
     # Lists.
 

@@ -17,6 +17,7 @@ everything that their tables refer to lies below it. Properties that name code o
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from endive.catalog.commit.manifests import read_list
 from endive.catalog.maintenance.candidates import path_of
@@ -31,6 +32,7 @@ from endive.protocol.requests import Steps
 from endive.server.access.guard import ObjectKind
 from endive.server.errors import HttpError, bad_request
 from endive.server.messages import Json
+from endive.server.names import uuid_of
 from endive.server.routes import Call
 
 PATH_PROPERTIES = (
@@ -56,14 +58,22 @@ def check_properties(properties: Mapping[str, Any] | None) -> None:
 
 
 def is_inside(location: str, path: str) -> bool:
-    """Whether a file or folder is below a location. A path with `..` is nowhere."""
-    if ".." in path.split("/") or ".." in location.split("/") or not location:
+    """Whether a file or folder is below a location, in the same kind of storage. A path with `..` is nowhere."""
+    if ".." in path.split("/") or ".." in location.split("/") or not location or _kind(path) != _kind(location):
         return False
     return path_of(path).startswith(path_of(location).rstrip("/") + "/")
 
 
-def check_new(call: Call, kind: ObjectKind, location: str | None, properties: Mapping[str, Any]) -> None:
-    """Check the location and properties of a table or view to be created."""
+def _kind(location: str) -> str:
+    scheme = urlsplit(location).scheme
+    return {"s3a": "s3", "s3n": "s3", "": "file"}.get(scheme, scheme)
+
+
+def check_new(call: Call, kind: ObjectKind, name: str, location: str | None, properties: Mapping[str, Any]) -> None:
+    """Check the location and properties of a table or view to be created.
+
+    An idempotency key decides the uuid, and that the folder: with many keys one could be found for another's folder.
+    """
     check_properties(properties)
     if call.guard.may(Privilege.MANAGE):
         return
@@ -72,6 +82,11 @@ def check_new(call: Call, kind: ObjectKind, location: str | None, properties: Ma
     for each in PATH_PROPERTIES:
         if each in properties:
             raise _refused(f"{each} of a new {kind} is the server's choice", str(properties[each]))
+    uuid = uuid_of(call.creation_id)
+    if uuid is not None and call.catalog.namespace_exists(call.namespace):
+        own = call.catalog.tables.location_for((*call.namespace, name), uuid.hex, None)
+        if call.catalog.store.read_cached(lambda tx: _is_taken(tx, own, uuid.hex)):
+            raise _refused("another table is in the location", own)
 
 
 def check_namespace(call: Call, properties: Mapping[str, Any]) -> None:
@@ -143,7 +158,7 @@ def _check_first(call: Call, kind: ObjectKind, name: Identifier, updates: Sequen
     chosen = [call.catalog.tables.location_for(name, uuid.replace("-", ""), None) for uuid in given]
     if path_of(location) not in {path_of(one) for one in chosen}:
         raise _refused(f"the location of a new {kind} is the server's choice", location)
-    if call.catalog.store.read_cached(lambda tx: _is_taken(tx, location)):
+    if call.catalog.store.read_cached(lambda tx: _is_taken(tx, location, "")):
         raise _refused("another table is in the location", location)
 
 
@@ -156,20 +171,25 @@ def _location(tx: StoreTransaction, kind: ObjectKind, name: Identifier) -> Steps
     return str(ViewRecord.decoded(body).metadata.get("location", ""))
 
 
-def _is_taken(tx: StoreTransaction, location: str) -> Steps[bool]:
-    """Whether a table or view is in a location or below it."""
+def _is_taken(tx: StoreTransaction, location: str, own_uuid: str) -> Steps[bool]:
+    """Whether a table or view is in a location or below it; one of `own_uuid` is the result of an earlier try."""
     own, text = path_of(location).rstrip("/") + "/", location.rstrip("/").rpartition("/")[2].encode()
     for space in (TABLES, VIEWS):
         rows = yield from tx.scan(space.encode())
         for body in (body for _, body in rows if text in body):
-            found = (
-                TableRecord.decoded(body).metadata.location
-                if space == TABLES
-                else str(ViewRecord.decoded(body).metadata.get("location", ""))
-            )
-            if (path_of(found).rstrip("/") + "/").startswith(own):
+            found, uuid = _place(space, body)
+            if uuid != own_uuid and (path_of(found).rstrip("/") + "/").startswith(own):
                 return True
     return False
+
+
+def _place(space: str, body: bytes) -> tuple[str, str]:
+    """Return the location and the uuid of a table's or view's record."""
+    if space == TABLES:
+        table = TableRecord.decoded(body)
+        return table.metadata.location, table.uuid.hex
+    view = ViewRecord.decoded(body)
+    return str(view.metadata.get("location", "")), view.uuid.replace("-", "")
 
 
 def _refused(why: str, location: str) -> HttpError:

@@ -84,14 +84,14 @@ def creating_table(call: Call) -> None:
     """Require the privilege to create in the namespace in the path."""
     call.guard.require(Privilege.CREATE, call.namespace)
     asked = call.request.decoded(CreateTable)
-    check_new(call, "table", asked.location, asked.properties or {})
+    check_new(call, "table", asked.name, asked.location, asked.properties or {})
 
 
 def creating_view(call: Call) -> None:
     """Require the privilege to create in the namespace in the path."""
     call.guard.require(Privilege.CREATE, call.namespace)
     asked = call.request.decoded(CreateView)
-    check_new(call, "view", asked.location, asked.properties or {})
+    check_new(call, "view", asked.name, asked.location, asked.properties or {})
 
 
 def replacing_view(call: Call) -> None:

@@ -119,7 +119,7 @@ def _shape(selection: Selection) -> dict[str, float]:
 def _options(config: Configuration) -> CommitOptions:
     transaction = config.transaction
     return CommitOptions(
-        cost_model=COST_MODELS[transaction.cost_model],
+        cost_model=COST_MODELS[transaction.cost_model].with_reuse(bool(transaction.manifest_reuse)),
         behind=transaction.count_behind,
         serializable=transaction.isolation == "serializable",
         real_conflict=transaction.real_conflict,

@@ -85,6 +85,7 @@ def _transaction_defaults(config: Configuration) -> Iterator[tuple[str, Any, str
     yield "transaction.retry", model.retries, reason
     yield "transaction.retry_timeout_ms", model.retry_timeout_ms, reason
     yield "transaction.count_behind", model.behind, reason
+    yield "transaction.manifest_reuse", model.reuses_manifests, reason
     yield "transaction.retry_backoff.enabled", model.backoff_ms is not None, reason
     yield "transaction.retry_backoff.before_read", model.waits_before_read, reason
     yield "transaction.retry_backoff.base_ms", base_ms, reason
@@ -141,6 +142,9 @@ def _class_errors(config: Configuration, profile: Profile | None) -> Iterator[In
         yield InvalidKey("transaction.partial_progress_commits", "only rewrites have it; use no other operation types")
     if mean_ms(transaction.conflicting_manifests) > MANIFESTS_MAX:
         yield InvalidKey("transaction.conflicting_manifests", f"a mean of more than {MANIFESTS_MAX:,} files; use fewer")
+    if transaction.manifest_reuse and transaction.cost_model == "pyiceberg":
+        problem = "PyIceberg writes a manifest at each attempt; use false, or the cost model iceberg"
+        yield InvalidKey("transaction.manifest_reuse", problem)
     backoff = transaction.retry_backoff
     if (backoff.base_ms or 0) > (backoff.max_ms or 0):
         yield InvalidKey("transaction.retry_backoff.max_ms", "less than base_ms; raise it")

@@ -263,7 +263,7 @@ _RETRY_RULES = (
         "retry_backoff.enabled = true",
     ),
     _Rule(
-        _keys("transaction", "retry_backoff", "retry_timeout_ms", "manifest_list_entries"),
+        _keys("transaction", "retry_backoff", "retry_timeout_ms", "manifest_list_entries", "manifest_reuse"),
         lambda c: (c.transaction.retry or 0) > 0,
         "at least one retry",
     ),

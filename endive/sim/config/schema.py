@@ -360,6 +360,9 @@ class TransactionSection(Section):
     metadata_root_read: Flag = Field(
         False, description="resolving a conflict begins with reading the metadata root of each written table"
     )
+    manifest_reuse: Flag | None = Field(
+        None, description="a retry uses the first attempt's manifest file again; by default as in the cost model"
+    )
     max_parallel: Count = Field(1, description="manifest lists and files read or written at the same time")
     manifest_list_mode: Literal["rewrite", "append"] = Field(
         "rewrite", description="manifest lists are rewritten, or appended to (ML+)"

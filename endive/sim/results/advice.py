@@ -7,6 +7,7 @@ is the mean of the differences seed by seed. The goal is one metric, of one clas
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from threading import Event
 
 from endive.errors import ConfigurationError
@@ -17,9 +18,10 @@ from endive.sim.results.interventions import Intervention, interventions_of
 from endive.sim.results.prices import NAME as DOLLARS
 from endive.sim.results.prices import dollars_per_million_commits, requests_per_commit
 from endive.sim.results.runs import Watcher
-from endive.sim.results.summary import Estimate, Summary, estimate
+from endive.sim.results.summary import Estimate, Summary, differences, estimates
 from endive.sim.results.targets import NAMES, SHORT
 from endive.sim.results.trust import ORDER
+from endive.sim.results.uncertainty import assumptions_of
 from endive.wording import suggestion
 
 GOAL = "--goal"
@@ -42,13 +44,15 @@ def advise(
     seeds: Seeds = "1..5",
     kinds: Sequence[str] = (),
     overrides: Overrides = (),
+    uncertainty: bool = False,
     watcher: Watcher | None = None,
 ) -> AdviceResults:
     """Try the interventions that exist for a configuration, and rank them by their effect on a goal.
 
     `goal` is a metric, also of one class: `"compaction.success"`, `"streams.p99_ms"`, `"dollars_per_million_commits"`.
     Unless given, it is the success of the class that fails most, or if none fails the p99 of commit latency. `kinds`
-    tries only some: `["retries", "partial progress"]`. Every intervention runs with the same seeds.
+    tries only some: `["retries", "partial progress"]`. Every intervention runs with the same seeds. `uncertainty=True`
+    repeats those that help under other assumptions of the model; if one of them turns the effect, confidence is low.
 
         endive.advise("configs/fleet.toml", overrides={"workload.streams.writers": 120})
     """
@@ -65,7 +69,31 @@ def advise(
         _advice(one, changed, settings, wanted, (runs[0], own))
         for (one, changed), own in zip(tried, runs[1:], strict=True)
     ]
-    return AdviceResults(settings, tuple(chosen), wanted, _mean(runs[0]), tuple(sorted(advice, key=_rank)), skipped)
+    if uncertainty:
+        advice = _under_assumptions(settings, advice, wanted, chosen, watcher)
+    return AdviceResults(settings, tuple(chosen), wanted, estimates(runs[0]), tuple(sorted(advice, key=_rank)), skipped)
+
+
+def _under_assumptions(
+    settings: Settings, advice: Sequence[Advice], goal: str, seeds: Sequence[int], watcher: Watcher
+) -> list[Advice]:
+    """Return the advice with the effect of what helps under each other assumption of the model."""
+    found: dict[str, dict[str, Estimate]] = {one.intervention.advice: {} for one in advice}
+    for name, assumed in assumptions_of(settings).items():
+        tried, _ = _applied(assumed, [one.intervention for one in advice if one.helps])
+        configurations = [assumed, *(changed for _, changed in tried)]
+        with watcher.running(f"assuming {name}", len(configurations) * len(seeds)) as progress:
+            before, *after = run_all(configurations, seeds, progress)
+        for (one, _), runs in zip(tried, after, strict=True):
+            effect = differences(before, runs).get(goal)
+            found[one.advice] |= {} if effect is None else {name: effect}
+    return [_with_assumptions(one, found[one.intervention.advice]) for one in advice]
+
+
+def _with_assumptions(one: Advice, assumed: Mapping[str, Estimate]) -> Advice:
+    sign = 1.0 if one.effect is None or one.effect.mean > 0 else -1.0
+    turned = any(sign * effect.mean < 0 for effect in assumed.values())
+    return replace(one, assumed=assumed, confidence="low" if turned else one.confidence)
 
 
 def _of_kinds(found: Sequence[Intervention], kinds: Sequence[str]) -> Sequence[Intervention]:
@@ -103,7 +131,7 @@ def parse_goal(goal: str, settings: Settings) -> str:
 def default_goal(settings: Settings, runs: Runs) -> str:
     """Return what is most wrong: the success of the class that fails most, or the p99 if hardly anything fails."""
     names = [f"{name}.success" for name in settings.classes] if len(settings.classes) > 1 else ["success"]
-    means = {name: found.mean for name in names if (found := _mean(runs).get(name)) is not None}
+    means = {name: found.mean for name in names if (found := estimates(runs).get(name)) is not None}
     worst = min(means, key=lambda name: means[name], default=None)
     return worst if worst is not None and means[worst] < 1 - FAILING else "p99_ms"
 
@@ -145,33 +173,12 @@ def _named(summary: Summary, prefix: str) -> Iterator[tuple[str, float | None]]:
     yield f"{prefix}finished", summary.finished_per_s * summary.window.seconds
 
 
-def _mean(runs: Runs) -> dict[str, Estimate]:
-    """Return the mean of each metric that every seed has."""
-    return {name: found for name in runs[0] if (found := _estimate([run.get(name) for run in runs])) is not None}
-
-
-def _estimate(values: Sequence[float | None]) -> Estimate | None:
-    known = [value for value in values if value is not None]
-    return estimate(known) if len(known) == len(values) else None
-
-
-def _differences(before: Runs, after: Runs) -> dict[str, Estimate]:
-    """Return the mean of the differences, seed by seed."""
-    found: dict[str, Estimate] = {}
-    for name in before[0]:
-        pairs = [(one.get(name), two.get(name)) for one, two in zip(before, after, strict=True)]
-        values = [two - one for one, two in pairs if one is not None and two is not None]
-        if len(values) == len(pairs):
-            found[name] = estimate(values)
-    return found
-
-
 def _advice(one: Intervention, changed: Settings, settings: Settings, goal: str, runs: tuple[Runs, Runs]) -> Advice:
-    differences = _differences(*runs)
-    effect = differences.get(goal)
+    changes = differences(*runs)
+    effect = changes.get(goal)
     gain = None if effect is None else effect.mean if is_larger_better(goal) else -effect.mean
     confidence = _confidence(effect, changed, settings)
-    return Advice(one, changed, _mean(runs[1]), differences, effect, gain, confidence)
+    return Advice(one, changed, estimates(runs[1]), changes, effect, gain, confidence)
 
 
 def is_larger_better(goal: str) -> bool:

@@ -1,7 +1,7 @@
 """Advice as sentences, as a table and for JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -44,6 +44,8 @@ class Advice:
     """The effect as an improvement: positive is better."""
     confidence: Confidence
     """`low`: chance may explain the effect; `medium`: it rests on a part that was not checked; `high`: neither."""
+    assumed: Mapping[str, Estimate] = field(default_factory=dict)
+    """The effect under other assumptions of the model; empty unless asked for, and for what does not help."""
 
     @property
     def helps(self) -> bool:
@@ -118,11 +120,15 @@ class AdviceResults(Displayed):
         moves = "rises" if effect.mean > 0 else "falls"
         change = change_text(replace(effect, mean=abs(effect.mean)), unit_of(self.goal))
         sides = [text for name, label in SIDE_EFFECTS.items() if (text := self._side_effect(one, name, label))]
+        others = ", ".join(
+            f"{change_text(found, unit_of(self.goal))} (if {name})" for name, found in one.assumed.items()
+        )
+        assumed = f" Under other assumptions of the model: {others}." if others else ""
         caveat = f" Not counted: {one.intervention.caveat}." if one.intervention.caveat else ""
         return (
             f"{one.intervention.advice}: {self.goal} {moves} by {change} to "
             f"{number(after.mean, unit_of(self.goal))}{mark_of(one.settings)}"
-            f"{'; ' if sides else ''}{', '.join(sides)}. Confidence: {one.confidence}.{caveat}"
+            f"{'; ' if sides else ''}{', '.join(sides)}. Confidence: {one.confidence}.{assumed}{caveat}"
         )
 
     def _side_effect(self, one: Advice, name: str, label: str) -> str:
@@ -176,6 +182,7 @@ class AdviceResults(Displayed):
             "verdict": one.verdict,
             "confidence": one.confidence,
             "effect": as_document(one.effect) if one.effect else None,
+            "uncertainty": {name: as_document(found) for name, found in one.assumed.items()},
             "after": _documents(one.after, one.settings),
             "difference": {name: as_document(found) for name, found in one.difference.items()},
             **parts_of(one.settings),

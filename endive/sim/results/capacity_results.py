@@ -1,7 +1,7 @@
 """`endive.capacity`: the highest load, or the worst value of any number, at which a target holds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +12,15 @@ from endive.sim.results.axis import Worse
 from endive.sim.results.capacity import Capacity
 from endive.sim.results.capacity_cases import Cases, Vary, cases_of
 from endive.sim.results.capacity_search import Spread, directed_axes, on_threads, search
-from endive.sim.results.capacity_wording import few_transactions, is_met_today, no_answer, sentence, shown, shown_value
+from endive.sim.results.capacity_wording import (
+    assumed_values,
+    few_transactions,
+    is_met_today,
+    no_answer,
+    sentence,
+    shown,
+    shown_value,
+)
 from endive.sim.results.display import Displayed, Grid, bars
 from endive.sim.results.metrics import as_document, bounds, number
 from endive.sim.results.prices import NAME as DOLLARS
@@ -20,6 +28,7 @@ from endive.sim.results.runs import Watcher
 from endive.sim.results.summary import Estimate
 from endive.sim.results.targets import Condition, Target, parse_conditions
 from endive.sim.results.trust import footnotes, mark_of, parts_of, trust_of
+from endive.sim.results.uncertainty import assumptions_of
 
 if TYPE_CHECKING:
     import altair as alt
@@ -36,6 +45,8 @@ class CapacityResults(Displayed):
     target: Target
     over: str | None = None
     """The number that was varied. None: the offered load."""
+    assumed: Mapping[str, Mapping[str, Capacity]] = field(default_factory=dict)
+    """Capacities under other assumptions of the model, by case and assumption; empty unless asked for."""
 
     def __getitem__(self, case: str) -> Capacity:
         return self.answers[case]
@@ -76,16 +87,26 @@ class CapacityResults(Displayed):
     def grids(self) -> Sequence[Grid]:
         own = () if self.over is None else ("today", self.over)
         headings = ("case", *own, "commits/s", "offered/s", "p99 ms", "$/million", "limit")
-        rows = [_cells(name, self.cases[name], each) for name, each in self.answers.items()]
+        rows = []
+        for name, each in self.answers.items():
+            rows.append(_cells(name, self.cases[name], each))
+            others = self.assumed.get(name, {})
+            rows += [_cells(f"  if {other}", self.cases[name], found) for other, found in others.items()]
         return (Grid(headings, rows, frozenset({0, len(headings) - 1})),)
 
     def sentence(self, case: str) -> str:
         """Return the answer of a case as a sentence."""
-        return sentence(self.cases[case], self.answers[case])
+        others = assumed_values(self.assumed.get(case, {}))
+        return sentence(self.cases[case], self.answers[case]) + (f"; {others}" if others else "")
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> dict[str, dict[str, object]]:
         """Return the answers for JSON, by case."""
-        return {name: _document(self.cases[name], answer) for name, answer in self.answers.items()}
+        documents = {name: _document(self.cases[name], answer) for name, answer in self.answers.items()}
+        for name, others in self.assumed.items():
+            if name in documents:
+                by_assumption = {other: _document(self.cases[name], answer) for other, answer in others.items()}
+                documents[name]["uncertainty"] = by_assumption
+        return documents
 
     def to_arrow(self) -> pa.Table:
         """Return one row for each case; null where there is no highest load."""
@@ -128,6 +149,7 @@ def capacity(
     seeds: Seeds = "1..5",
     tolerance: float = 0.01,
     overrides: Overrides = (),
+    uncertainty: bool = False,
     watcher: Watcher | None = None,
     spread: "Spread | None" = None,
 ) -> CapacityResults:
@@ -138,7 +160,8 @@ def capacity(
     also of one class: `["compaction.success>=0.9", "streams.p99_ms<=5000"]`; without them the target is 95 % success,
     of each class. `worse` says whether `"larger"` or `"smaller"` values are worse, if trying should not decide. `vary`
     searches each value of a key: `{"storage.provider": ["s3", "s3x"]}`. All cores are used, or those of a cluster with
-    `spread=endive.pipeline.searching.on_spark(spark)`. An interruption keeps complete answers.
+    `spread=endive.pipeline.searching.on_spark(spark)`. `uncertainty=True` searches under other assumptions of the model
+    as well. An interruption keeps complete answers.
 
         endive.capacity("configs/capacity.toml", 0.95, vary={"catalog.num_tables": [1, 10]})
         endive.capacity("configs/fleet.toml", over="streams.writers", targets=["streams.success>=0.95"])
@@ -147,9 +170,22 @@ def capacity(
     target, chosen = target_of(next(iter(cases.values())), success, p99_ms, targets), seeds_of(seeds, 0)
     for settings in cases.values():
         watcher.loaded(settings)
-    axes = None if over is None else directed_axes(cases, over, worse, chosen[0], target)
-    answers = search(cases, chosen, target, tolerance, watcher, spread or on_threads, axes)
-    return CapacityResults(cases, answers, target, over)
+    others = {name: assumptions_of(settings) if uncertainty else {} for name, settings in cases.items()}
+    every = dict(cases) | {
+        _assumed(name, other): changed for name, found in others.items() for other, changed in found.items()
+    }
+    axes = None if over is None else directed_axes(every, over, worse, chosen[0], target)
+    answers = search(every, chosen, target, tolerance, watcher, spread or on_threads, axes)
+    assumed = {
+        name: {other: answers[case] for other in found if (case := _assumed(name, other)) in answers}
+        for name, found in others.items()
+        if found
+    }
+    return CapacityResults(cases, {name: answers[name] for name in cases if name in answers}, target, over, assumed)
+
+
+def _assumed(case: str, assumption: str) -> str:
+    return f"{case} if {assumption}"
 
 
 def target_of(settings: Settings, success: float | None, p99_ms: float | None, targets: Sequence[str]) -> Target:

@@ -1,6 +1,7 @@
 """The answer of a search for capacity, in words."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from endive.sim.config.configuration import Settings
@@ -112,6 +113,14 @@ def _remedy(seed: SeedCapacity) -> str:
     if seed.at_capacity.success is None or "in the window" in seed.limit:
         return "run longer (simulation.duration_ms), or with shorter transactions"
     return "ask for less, or change the catalog, the provider or the retries"
+
+
+def assumed_values(by_assumption: Mapping[str, Capacity]) -> str:
+    """Return the answers under other assumptions of the model in words; empty if there are none."""
+    found = [
+        f"{shown_value(answer) if answer.exists else 'no answer'} (if {name})" for name, answer in by_assumption.items()
+    ]
+    return f"under other assumptions of the model {', '.join(found)}" if found else ""
 
 
 def few_transactions(settings: Settings, answer: Capacity) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,9 +12,11 @@ from endive.sim.config.configuration import SET, Overrides, Settings, Source, is
 from endive.sim.config.seeds import Seeds, seeds_of
 from endive.sim.results.display import Displayed, Grid, bars
 from endive.sim.results.experiment import Result, find_results, load_result
-from endive.sim.results.metrics import RATES, TIMES, Metric, latency_metrics, with_interval
+from endive.sim.results.metrics import RATES, TIMES, WHOLE_RUN, Metric, latency_metrics, with_interval
+from endive.sim.results.prices import NAME as DOLLARS
 from endive.sim.results.runs import RunResults, Watcher, run
-from endive.sim.results.summary import Estimate, estimate, estimates
+from endive.sim.results.summary import Estimate, differences, estimates
+from endive.sim.results.trust import explained, mark
 
 if TYPE_CHECKING:
     import altair as alt
@@ -36,6 +38,8 @@ class Comparison(Displayed):
     """Mean of the differences seed by seed, with its interval."""
     same_window: bool = True
     """False: each side has the metrics of its own window."""
+    about: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+    """What the runs of each side depend on: provider, profiles, catalog, cost model, and the trust in them."""
 
     def ratio(self, name: str) -> float | None:
         """Return the second side's mean of a metric divided by the first side's."""
@@ -51,13 +55,22 @@ class Comparison(Displayed):
         """The seeds in words."""
         return f"compared on seed{'s' * (len(self.seeds) != 1)} {', '.join(map(str, self.seeds))}"
 
+    @property
+    def notes(self) -> list[str]:
+        """What each side is, and the parts that were not checked or that measurements contradict."""
+        sides = [f"{name}: {describe(about)}" for name, about in zip(self.names, self.about, strict=True) if about]
+        return [*sides, *explained(about.get("trust", {}) for about in self.about)]
+
     def grids(self) -> Sequence[Grid]:
+        marks = [mark(about["trust"]) if "trust" in about else "" for about in self.about]
+        either = max(marks)
+        names = (self.names[0] + marks[0], self.names[1] + marks[1], f"difference{either}", f"ratio{either}")
         sides = (self.before, self.after, self.difference)
         rows = [
             (metric.label, *(with_interval(side.get(metric.name), metric.unit) for side in sides), self._ratio(metric))
             for metric in self._metrics()
         ]
-        return (Grid(("metric", *self.names, "difference", "ratio"), rows),)
+        return (Grid(("metric", *names), rows),)
 
     def _ratio(self, metric: Metric) -> str:
         ratio = self.ratio(metric.name)
@@ -65,7 +78,7 @@ class Comparison(Displayed):
 
     def _metrics(self) -> list[Metric]:
         times = [Metric(time.name, f"{time.label}, ms", "", time.meaning) for time in TIMES]
-        return [*RATES, *latency_metrics(dict.fromkeys([*self.before, *self.after])), *times]
+        return [*RATES, PRICE, *latency_metrics(dict.fromkeys([*self.before, *self.after])), *times]
 
     def to_arrow(self) -> pa.Table:
         """Return one row for each metric: mean and half-width of the 95 % interval of `a`, `b` and the difference."""
@@ -137,31 +150,28 @@ def compare(
     return compared([left[seed] for seed in common], [right[seed] for seed in common])
 
 
+PRICE = Metric(DOLLARS, "requests, $ per million commits", "", "price of all requests", WHOLE_RUN)
 SAME_SEEDS = "run both with the same seeds"
 
 
 def compared(left: Sequence[Result], right: Sequence[Result]) -> Comparison:
     """Compare results of the same seeds, in the same order."""
-    before, after = ([result.summary for result in side] for side in (left, right))
+    before, after = ([result.flat() for result in side] for side in (left, right))
     return Comparison(
         (_name(left[0]), _name(right[0])),
         [result.seed for result in left],
         estimates(before),
         estimates(after),
-        _differences([one.flat() for one in before], [one.flat() for one in after]),
+        differences(before, after),
         all(one.about["window_ms"] == two.about["window_ms"] for one, two in zip(left, right, strict=True)),
+        (left[0].about, right[0].about),
     )
 
 
-def _differences(left: list[dict[str, float | None]], right: list[dict[str, float | None]]) -> dict[str, Estimate]:
-    """Return the mean of the seed-by-seed differences, with its interval."""
-    changes: dict[str, Estimate] = {}
-    for key in left[0]:
-        pairs = [(a.get(key), b.get(key)) for a, b in zip(left, right, strict=True)]
-        values = [after - before for before, after in pairs if before is not None and after is not None]
-        if len(values) == len(pairs):
-            changes[key] = estimate(values)
-    return changes
+def describe(about: Mapping[str, Any]) -> str:
+    """Return provider, profile, catalog, granularity and cost model of a result; older ones have no catalog."""
+    catalog = f"{about['catalog']}, " if "catalog" in about else ""
+    return f"{about['provider']} ({about['profiles']} profile), {catalog}cost model {about['cost_model']}"
 
 
 def _is_configuration(side: Side) -> bool:

@@ -27,6 +27,8 @@ from endive.sim.config.configuration import Settings
 from endive.sim.config.profiles import read_text
 from endive.sim.engines import Engine, simulate
 from endive.sim.results.columns import SCHEMA, with_labels
+from endive.sim.results.prices import NAME as DOLLARS
+from endive.sim.results.prices import dollars_per_million_commits
 from endive.sim.results.summary import Summary, Window, summarise
 from endive.sim.simulation import Progress
 from endive.version import version
@@ -53,6 +55,10 @@ class Result:
         """The seed of the run."""
         return int(self.about["seed"])
 
+    def flat(self) -> dict[str, float | None]:
+        """Return the metrics by dotted name, with the price of a million commits."""
+        return self.summary.flat() | {DOLLARS: self.about.get(DOLLARS)}
+
     def with_window(self, window: Window) -> "Result":
         """Return the same run with the metrics of another window."""
         about = {**self.about, "window_ms": [window.start_ms, window.end_ms]}
@@ -67,10 +73,16 @@ def simulate_seed(
     if not rows and engine == "compiled":
         from endive.sim.engine.run import summarise_compiled  # noqa: PLC0415 - loading Numba takes a second
 
-        return Result(about, *summarise_compiled(settings, seed, settings.window, progress=progress))
+        summary, counters = summarise_compiled(settings, seed, settings.window, progress=progress)
+        return Result(about | _price(settings, counters), summary, counters)
     result = simulate(settings, seed, engine, progress)
     about |= {"seq": result.seq, "counters": dict(sorted(result.counters.items()))}
+    about |= _price(settings, result.counters)
     return Result(about, result.summary(settings.window), result.counters, _labelled(result.table, about, rows))
+
+
+def _price(settings: Settings, counters: Mapping[str, int]) -> dict[str, float | None]:
+    return {DOLLARS: dollars_per_million_commits(settings, counters)}
 
 
 def _labelled(table: pa.Table, about: Mapping[str, Any], rows: bool) -> pa.Table | None:

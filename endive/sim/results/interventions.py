@@ -219,6 +219,9 @@ def _manifest_reuse(settings: Settings) -> Iterator[Intervention]:
             advice = f"Use fast appends{of_class}, which merge no manifests"
             caveat = "manifests must be rewritten by maintenance, or reads become slower"
             yield Intervention("manifest reuse", advice, {f"{place}.operation_types": values}, caveat=caveat)
+        if not section.manifest_reuse and section.cost_model != "pyiceberg":
+            advice = f"Use the manifest of the first attempt again in retries{of_class}"
+            yield Intervention("manifest reuse", advice, {f"{place}.manifest_reuse": True})
         if section.cost_model == "pyiceberg":
             advice = f"Commit{_in(of_class)} with Iceberg's Java library, which reuses its manifests"
             yield Intervention("manifest reuse", advice, {f"{place}.cost_model": "iceberg"})

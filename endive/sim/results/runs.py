@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +18,8 @@ from endive.sim.results.metrics import LABELS, RATES, TIMES, bounds, number, wit
 from endive.sim.results.prices import NAME as DOLLARS
 from endive.sim.results.prices import dollars_per_million_commits
 from endive.sim.results.summary import Estimate, estimate, estimates
+from endive.sim.results.trust import footnotes, mark_of, marked
+from endive.sim.results.uncertainty import AS_CONFIGURED, Ranges, assumptions_of
 from endive.sim.simulation import Progress
 from endive.wording import counted
 
@@ -45,6 +47,8 @@ OF_TABLES = (
     ("p99_ms", "p99, ms", ""),
 )
 """Metric, heading and unit of the columns by class and by table."""
+UNCERTAIN = ("committed_per_s", "success", "retries_mean", "latency.all.p50_ms", "latency.all.p99_ms")
+"""Metrics that are shown under other assumptions of the model."""
 
 
 class Watcher:
@@ -67,6 +71,8 @@ class RunResults(Displayed):
 
     settings: Settings
     results: tuple[Result, ...]
+    ranges: Ranges = field(default_factory=dict)
+    """Means under other assumptions of the model, by metric and assumption; empty unless asked for."""
 
     @property
     def seeds(self) -> list[int]:
@@ -76,7 +82,7 @@ class RunResults(Displayed):
     @cached_property
     def metrics(self) -> Mapping[str, Estimate]:
         """Mean over the seeds and 95 % interval of each metric, by dotted name such as `latency.all.p99_ms`."""
-        found = estimates([result.summary for result in self.results])
+        found = estimates([result.summary.flat() for result in self.results])
         dollars = [dollars_per_million_commits(self.settings, result.counters) for result in self.results]
         known = [price for price in dollars if price is not None]
         return found | {DOLLARS: estimate(known)} if len(known) == len(dollars) else found
@@ -101,13 +107,20 @@ class RunResults(Displayed):
         counters = [result.counters for result in self.results]
         rates, *others = metric_grids(self.metrics)
         price = [("requests, $ per million commits", with_interval(self.metrics.get(DOLLARS)))]
-        return (
+        grids = (
             replace(rates, rows=[*rates.rows, *price]),
             *class_grids(self.metrics),
             *table_grids(self.metrics),
+            *range_grids(self.ranges),
             *others,
             counter_grid(counters),
         )
+        return tuple(marked(grid, mark_of(self.settings)) for grid in grids)
+
+    @property
+    def notes(self) -> list[str]:
+        """The parts of the model that were not checked, or that measurements contradict."""
+        return footnotes([self.settings])
 
     def to_arrow(self, rows: Literal["seeds", "transactions"] = "seeds") -> pa.Table:
         """Return one row for each seed with its metrics, or one row for each transaction of all seeds."""
@@ -149,6 +162,7 @@ def run(
     out: str | Path | None = None,
     rows: bool = True,
     force: bool = False,
+    uncertainty: bool = False,
     watcher: Watcher | None = None,
 ) -> RunResults:
     """Simulate a configuration and return its metrics.
@@ -156,7 +170,8 @@ def run(
     `config` is a dictionary, a path, or TOML text. `seeds` is one seed, several, or a range such as `"1..5"`; unless
     given, the configuration's. `overrides` replaces values: `{"storage.provider": "s3x"}`. With `out`, results are
     written below that directory, and one that exists is read instead of run (`force`: run again). `rows=False` keeps
-    no transactions. Raises `ConfigurationError` with every error of the configuration.
+    no transactions. `uncertainty=True` adds metrics under other assumptions of the model. Raises `ConfigurationError`
+    with every error of the configuration.
 
         results = endive.run("configs/fast_append_s3.toml", seeds="1..5")
         results.metrics["committed_per_s"].mean
@@ -166,12 +181,35 @@ def run(
     chosen = seeds_of(seeds, settings.values.simulation.seed)
     if out is not None and rows:
         experiment = Experiment(settings, Path(out))
-        return RunResults(settings, tuple(obtain(experiment, seed, engine, force, watcher) for seed in chosen))
+        found = RunResults(settings, tuple(obtain(experiment, seed, engine, force, watcher) for seed in chosen))
+    else:
+        found = RunResults(settings, _simulated(settings, chosen, engine, rows, watcher))
+    return replace(found, ranges=_ranges(found, watcher)) if uncertainty else found
+
+
+def _simulated(
+    settings: Settings, seeds: Sequence[int], engine: Engine, rows: bool, watcher: Watcher, title: str = ""
+) -> tuple[Result, ...]:
     results = []
-    for seed in chosen:
-        with watcher.running(f"{settings.label} seed {seed}", settings.values.simulation.duration_ms) as progress:
+    for seed in seeds:
+        name = f"{title or settings.label} seed {seed}"
+        with watcher.running(name, settings.values.simulation.duration_ms) as progress:
             results.append(simulate_seed(settings, seed, engine, rows, progress))
-    return RunResults(settings, tuple(results))
+    return tuple(results)
+
+
+def _ranges(found: RunResults, watcher: Watcher) -> Ranges:
+    """Return the metrics under each other assumption of the model, with the same seeds."""
+    means = {AS_CONFIGURED: found.metrics} | {
+        name: RunResults(changed, _simulated(changed, found.seeds, "compiled", False, watcher, name)).metrics
+        for name, changed in assumptions_of(found.settings).items()
+    }
+    classes = [f"classes.{name}.{key}" for name in groups_of(found.metrics, "classes") for key in UNCERTAIN]
+    return {
+        key: {name: metrics[key].mean for name, metrics in means.items() if key in metrics}
+        for key in (*UNCERTAIN, DOLLARS, *classes)
+        if key in found.metrics
+    }
 
 
 def obtain(experiment: Experiment, seed: int, engine: Engine, force: bool, watcher: Watcher) -> Result:
@@ -227,6 +265,20 @@ def table_grids(metrics: Mapping[str, Estimate]) -> list[Grid]:
         for name in sorted(groups_of(metrics, "tables"), key=lambda name: _lost_races(metrics, name))[:TABLES_SHOWN]
     ]
     return [Grid(("hottest tables", *(label for _, label, _ in OF_TABLES)), rows)] if rows else []
+
+
+def range_grids(ranges: Ranges) -> list[Grid]:
+    """Return the metrics under other assumptions of the model; nothing unless they were asked for."""
+    names = list(next(iter(ranges.values()), {}))
+    units = {metric.name: metric.unit for metric in RATES}
+    rows = [
+        (
+            key.removeprefix("classes.").replace("latency.all.", ""),
+            *(number(by[name], units.get(key.split(".")[-1], "")) if name in by else "-" for name in names),
+        )
+        for key, by in ranges.items()
+    ]
+    return [Grid(("model uncertainty", *names), rows)] if rows else []
 
 
 def _lost_races(metrics: Mapping[str, Estimate], table: str) -> tuple[float, int]:

@@ -353,15 +353,27 @@ class Estimate:
     half_width: float | None
 
 
-def estimates(summaries: Sequence[Summary]) -> dict[str, Estimate]:
-    """Return each metric's mean and interval over several seeds. A metric that some seed lacks is left out."""
-    flat = [summary.flat() for summary in summaries]
+def estimates(flat: Sequence[Mapping[str, float | None]]) -> dict[str, Estimate]:
+    """Return the mean and interval over seeds of metrics by name. A metric that some seed lacks is left out."""
     found: dict[str, Estimate] = {}
     for name in flat[0]:
         values = [value for run in flat if (value := run.get(name)) is not None]
         if len(values) == len(flat):
             found[name] = estimate(values)
     return found
+
+
+def differences(
+    before: Sequence[Mapping[str, float | None]], after: Sequence[Mapping[str, float | None]]
+) -> dict[str, Estimate]:
+    """Return the mean of the differences seed by seed, with its interval, of metrics by name."""
+    changes: dict[str, Estimate] = {}
+    for name in before[0]:
+        pairs = [(one.get(name), two.get(name)) for one, two in zip(before, after, strict=True)]
+        values = [two - one for one, two in pairs if one is not None and two is not None]
+        if len(values) == len(pairs):
+            changes[name] = estimate(values)
+    return changes
 
 
 def estimate(values: Sequence[float]) -> Estimate:

@@ -1,6 +1,7 @@
 """Commits to one table that processes announce: one of them composes the appends of all, and commits them together."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -252,3 +253,44 @@ def test_an_old_intention_that_cannot_be_carried_out_is_set_aside(
     )
     assert decided is not None
     assert b"on fire" in decided.results[0].body
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_exclusive_catalog_commits_for_processes_that_do_not_know_it(mode: str, tmp_path: Path) -> None:
+    objects, properties = MemoryStore(), {"endive.metadata-json": mode}
+    serving = replace(QUIET, reopen=True, max_parallel_writes=4, poll_interval_ms=5)
+    errors: list[BaseException] = []
+
+    def opened(store: Store) -> EndiveCatalog:
+        return EndiveCatalog.on(KVCatalog(store, f"file://{tmp_path}/warehouse", properties, create=True))
+
+    def append(catalog: EndiveCatalog, first: int) -> None:
+        try:
+            table = catalog.load_table(NAME)
+            for number in range(3):
+                table.append(numbers(first + number))
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            errors.append(error)
+
+    with Store(objects, options=serving) as owner:
+        server = opened(owner)
+        server.create_namespace("db")
+        server.create_table(NAME, NUMBERS)
+        epoch = owner.epoch
+        guests = [Store(objects, "shared", replace(QUIET, await_exclusive=True)) for _ in range(2)]
+        catalogs = [opened(store) for store in guests]
+        threads = [Thread(target=append, args=(one, 100 * place)) for place, one in enumerate(catalogs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert not errors
+        assert owner.epoch == epoch
+        owner.refresh()
+        assert rows_of(server.load_table(NAME)) == [0, 1, 2, 100, 101, 102]
+        assert server.kv.check() == []
+        for catalog, store in zip(catalogs, guests, strict=True):
+            catalog.kv.close()
+            store.close()
+        server.kv.close()
