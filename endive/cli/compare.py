@@ -12,8 +12,8 @@ from endive.cli.tables import rich_table
 from endive.sim.config.seeds import seeds_of
 from endive.sim.results.comparison import Comparison
 from endive.sim.results.comparison import compare as compare_sides
+from endive.sim.results.labels import weakest
 from endive.sim.results.metrics import as_document
-from endive.sim.results.trust import weakest
 
 Seeds = Annotated[
     str | None,

@@ -156,7 +156,21 @@ def about_plan(plan: Plan) -> tuple[dict[str, Any], pa.Table]:
     experiments = experiments_table(plan)
     about = _about(plan)
     digest = plan_digest(about, experiments)
-    return {**about, "plan": digest, "experiments": f"experiments-{digest}.parquet"}, experiments
+    families = [{**one, **_model(group)} for one, group in zip(about["families"], plan.groups, strict=True)]
+    named = {"plan": digest, "experiments": f"experiments-{digest}.parquet"}
+    return {**about, "families": families, **named}, experiments
+
+
+def _model(group: ExperimentGroup) -> dict[str, Any]:
+    """Return the catalogs of a group in words, and how far the parts of its model were checked.
+
+    They follow from the configurations, so they are not part of the plan's digest.
+    """
+    all_settings = [experiment.settings for experiment in group.experiments]
+    return {
+        "catalogs": list(dict.fromkeys(settings.catalog_name for settings in all_settings)),
+        "trust": {part: label for settings in all_settings for part, label in settings.trust.items()},
+    }
 
 
 def plan_digest(about: Mapping[str, Any], experiments: pa.Table) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from endive.report.formatting import is_missing, label_of, number, share, with_interval
 from endive.report.groups import ReportGroup
+from endive.report.trust import mark_of_group
 
 PROVIDER = "storage.provider"
 
@@ -29,9 +30,9 @@ def headline_of(group: ReportGroup) -> Headline:
     if not group.has_metrics:
         return Headline(name, "no run finished, so there are no results.")
     if not group.axis.is_load:
-        return Headline(name, _without_load(group))
+        return Headline(name, _without_load(group) + mark_of_group(group))
     rows = group.series.to_dict("records")
-    return Headline(name, _sentence(group, rows), tuple(_by_provider(group, rows)))
+    return Headline(name, _sentence(group, rows) + mark_of_group(group), tuple(_by_provider(group, rows)))
 
 
 def _sentence(group: ReportGroup, rows: Sequence[SeriesRow]) -> str:

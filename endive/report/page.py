@@ -33,6 +33,7 @@ from endive.report.reading import Results, read_results
 from endive.report.specs import DATA, columns_of, script_json, spec_of
 from endive.report.static import VEGA_LITE, file_name, pictures_of
 from endive.report.theme import CONFIG, DARK, LIGHT, css_variables
+from endive.report.trust import mark_of_row, notes_of
 
 FAILED_MAX = 200
 """At most this many failed runs are listed."""
@@ -140,6 +141,7 @@ def _targets(sections: tuple[Section, ...]) -> str:
 
 
 def _remarks(group: ReportGroup) -> Iterator[str]:
+    yield from notes_of(group)
     if not group.has_metrics:
         yield "No run of this experiment group finished, so there are no charts."
     elif not group.has_intervals:
@@ -159,6 +161,7 @@ def _facts(results: Results, group: ReportGroup) -> tuple[tuple[str, str], ...]:
         ("Experiments", f"{len(group.points):,}"),
         ("Seeds", seeds),
         *context,
+        *([("Catalog", "; ".join(group.about.catalogs))] if group.about.catalogs else []),
         ("Version", results.about.version),
         ("Computed", moment(results.about.created)),
         ("Sweep file", group.about.source),
@@ -178,7 +181,7 @@ def _row(section: Section, row: dict[Any, Any]) -> dict[str, Any]:
     """Return one row of the table: for each column the text, and what it is sorted by."""
     least = "≥ " if _is(row["usable_load"]) and not _is(row["fails_from_load"]) else ""
     throughput = with_interval(row["usable_committed_per_s"], row["usable_committed_per_s_ci"])
-    has_metrics = _is(row["peak_committed_per_s"])
+    has_metrics, mark = _is(row["peak_committed_per_s"]), mark_of_row(section.group, row)
     sustainable = f"{least}{throughput}" if _is(row["usable_load"]) else "none" if has_metrics else NONE
     saturates = label_of(row["saturation_load"]) if _is(row["saturation_load"]) or not has_metrics else "never"
     return {
@@ -186,12 +189,15 @@ def _row(section: Section, row: dict[Any, Any]) -> dict[str, Any]:
         "group": section.group.title,
         "series": row["series"],
         "cells": [
-            (sustainable, row["usable_committed_per_s"]),
-            (label_of(row["usable_load"]), row["usable_load"]),
-            (number(row["usable_p99_ms"]), row["usable_p99_ms"]),
-            (share(row["usable_overhead"]), row["usable_overhead"]),
-            (saturates, row["saturation_load"]),
-            (number(row["peak_committed_per_s"]), row["peak_committed_per_s"]),
+            (text + mark * (text != NONE), value)
+            for text, value in (
+                (sustainable, row["usable_committed_per_s"]),
+                (label_of(row["usable_load"]), row["usable_load"]),
+                (number(row["usable_p99_ms"]), row["usable_p99_ms"]),
+                (share(row["usable_overhead"]), row["usable_overhead"]),
+                (saturates, row["saturation_load"]),
+                (number(row["peak_committed_per_s"]), row["peak_committed_per_s"]),
+            )
         ],
     }
 

@@ -1,6 +1,7 @@
 """Reads `about.json` and the measures of a sweep, and checks that they are complete."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,10 @@ class GroupAbout(BaseModel):
     source: str
     success_target: float | None = None
     """None: that of the sweep."""
+    catalogs: tuple[str, ...] = ()
+    """Catalogs and their granularity in words. Empty: an older version wrote the plan."""
+    trust: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
+    """How far each part of the model was checked. Empty: an older version wrote the plan."""
 
 
 class About(BaseModel):

@@ -9,8 +9,9 @@ from endive.errors import ConfigurationError
 from endive.sim.config.configuration import parse_configuration
 from endive.sim.cost import ICEBERG, PYICEBERG, SPEC
 from endive.sim.engines import simulate
+from endive.sim.results.labels import explained, mark, weakest
 from endive.sim.results.prices import NAME as DOLLARS
-from endive.sim.results.trust import explained, mark, trust_of, weakest
+from endive.sim.results.trust import trust_of
 from endive.sim.results.uncertainty import AS_CONFIGURED, assumptions_of
 from tests.engine.test_capacity_over import CLOSED, FLEET, fleet
 from tests.surfaces.conftest import endive as endive_fixture  # noqa: F401 - a fixture

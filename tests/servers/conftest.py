@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -96,14 +96,17 @@ def listens(port: int) -> bool:
 
 @contextmanager
 def seaweedfs(
-    directory: Path, is_ready: Callable[[str], bool], settings: dict[str, str] | None = None
+    directory: Path,
+    is_ready: Callable[[str], bool],
+    settings: dict[str, str] | None = None,
+    more: Sequence[str] = (),
 ) -> Iterator[str]:
     """Run SeaweedFS and yield its address. It decides conditional writes correctly under races."""
     ports = {name: port_for_seaweed() for name in ("master", "volume", "filer", "s3")}
     options = [f"-{name}.port={port}" for name, port in ports.items()]
     weed = str(Path(sys.executable).with_name("weed"))
     command = [weed, "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", *options]
-    command += ["-master.volumeSizeLimitMB=64", "-volume.max=30", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+    command += ["-master.volumeSizeLimitMB=64", "-volume.max=30", "-s3.port.iceberg=0", "-s3.port.lance=0", *more]
     endpoint = f"http://127.0.0.1:{ports['s3']}"
     with running(command, lambda: is_ready(endpoint), directory / "log", settings=settings):
         yield endpoint

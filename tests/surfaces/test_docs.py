@@ -21,6 +21,7 @@ from endive.sim.results.metrics import METRICS
 from tests.pyspark_sockets import close_sockets_of_pyspark
 from tests.surfaces.catalog_tables import aging_table, beside_table, s3_table
 from tests.surfaces.files import CommandLine
+from tests.surfaces.fleet_answer import fleet_answer
 from tests.surfaces.spark_tables import speed_table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -258,6 +259,7 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "catalog over S3": ("docs/catalog.md", s3_table),
     "catalog over its age": ("docs/catalog.md", aging_table),
     "tables on Spark": ("docs/spark.md", speed_table),
+    "fleet": ("README.md", fleet_answer),
 }
 """Name of the table, the document that has it, and what writes it."""
 

@@ -15,12 +15,12 @@ from endive.sim.config.configuration import Overrides, Settings, Source, setting
 from endive.sim.config.seeds import Seeds, seeds_of
 from endive.sim.results.advice_results import Advice, AdviceResults, Confidence
 from endive.sim.results.interventions import Intervention, interventions_of
+from endive.sim.results.labels import ORDER
 from endive.sim.results.prices import NAME as DOLLARS
 from endive.sim.results.prices import dollars_per_million_commits, requests_per_commit
 from endive.sim.results.runs import Watcher
 from endive.sim.results.summary import Estimate, Summary, differences, estimates
 from endive.sim.results.targets import NAMES, SHORT
-from endive.sim.results.trust import ORDER
 from endive.sim.results.uncertainty import assumptions_of
 from endive.wording import suggestion
 

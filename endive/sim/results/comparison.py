@@ -12,11 +12,11 @@ from endive.sim.config.configuration import SET, Overrides, Settings, Source, is
 from endive.sim.config.seeds import Seeds, seeds_of
 from endive.sim.results.display import Displayed, Grid, bars
 from endive.sim.results.experiment import Result, find_results, load_result
+from endive.sim.results.labels import explained, mark
 from endive.sim.results.metrics import RATES, TIMES, WHOLE_RUN, Metric, latency_metrics, with_interval
 from endive.sim.results.prices import NAME as DOLLARS
 from endive.sim.results.runs import RunResults, Watcher, run
 from endive.sim.results.summary import Estimate, differences, estimates
-from endive.sim.results.trust import explained, mark
 
 if TYPE_CHECKING:
     import altair as alt
