@@ -50,7 +50,7 @@ def change_of(identifier: Identifier, asked: CommitTable) -> TableChange:
     try:
         requirements = _requirements.validate_python(asked.requirements)
         updates = _updates.validate_python(asked.updates)
-    except (ValidationError, ValueError, TypeError, KeyError) as error:
+    except (ValidationError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise bad_request(_first_line(error)) from error
     for sent, model in zip(asked.updates, updates, strict=True):
         _check_structure(sent, model)

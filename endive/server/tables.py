@@ -84,7 +84,7 @@ def _structure_of(asked: CreateTable) -> _Structure:
 def _parsed(kind: Any, value: Json, name: str) -> Any:  # noqa: ANN401 - PyIceberg's models
     try:
         model = kind.model_validate(value)
-    except (ValidationError, ValueError, TypeError) as error:
+    except (ValidationError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise bad_request(f"Cannot parse {name}: {str(error).splitlines()[0]}") from error
     lost = lost_field(value, BaseModel.model_dump(model, mode="json", by_alias=True))
     if lost is not None:
