@@ -161,6 +161,12 @@ CONTEXTS: dict[str, tuple[str, ...]] = {
         "storage.latency.tail_append={ value = 20 }",
         "transaction.metadata_root_read=true",
     ),
+    "metadata that grows and is kept up": (
+        "catalog.table_metadata_inlined=false",
+        "transaction.snapshot_bytes=100000",
+        "transaction.manifest_list_growth_bytes=100000",
+        "transaction.operation_types={ fast_append = 8, expire_snapshots = 1, rewrite_manifests = 1 }",
+    ),
     "manifest lists that grow": (
         "catalog.partitions.per_table=[8]",
         "transaction.partitions.per_txn=2",

@@ -26,6 +26,7 @@ from pyiceberg.table.update import (
 from endive.catalog.checkpoints import Checkpoints
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.committer import CommittedTable, TableCommitter
+from endive.catalog.commit.known_tables import KnownTables
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.prepared import NO_VERSION
 from endive.catalog.commit.publisher import Publisher
@@ -49,7 +50,7 @@ from endive.catalog.settings import AT, require_known
 from endive.catalog.through_time import CatalogThroughTime
 from endive.closing import Closing
 from endive.drivers.blocking import random_id, unix_ms
-from endive.errors import ConfigurationError, EndiveError, OutcomeUnknownError
+from endive.errors import ConfigurationError
 
 Name = str | Identifier
 
@@ -93,6 +94,7 @@ class KVCatalog(CatalogThroughTime, Closing):
         self._new_id = new_id
         self._namespaces = Namespaces(store, clock, new_id)
         self._committer = TableCommitter(store, self.files, clock, new_id)
+        self._known = KnownTables()
         self._views = Views(store, self.files, self.tables.location_for, clock, new_id)
         self.grants = Grants(store)
         """What users and groups may do through a server."""
@@ -387,17 +389,10 @@ class KVCatalog(CatalogThroughTime, Closing):
         return [
             LoadedTable(change.identifier, one.version, one.metadata, one.metadata_location)
             if one.metadata is not None
-            else self._load_committed(change.identifier)
+            else self._known.load(self.tables, change.identifier, one.rows)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
             if one.record.version != NO_VERSION
         ]
-
-    def _load_committed(self, name: Identifier) -> LoadedTable:
-        """Load a table after a commit. An error must not look like a failed commit: its files would be deleted."""
-        try:
-            return self.tables.load_cached(name)
-        except EndiveError as error:
-            raise OutcomeUnknownError(f"{text_of(name)}, committed but not to be loaded") from error
 
     def _commit(self, changes: Sequence[TableChange], commit_id: str | None) -> list[CommittedTable]:
         """Check changes, commit them, and leave the rest to maintenance and to the publisher of metadata files."""

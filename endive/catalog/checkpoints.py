@@ -20,6 +20,7 @@ from endive.catalog.model.transaction import StoreTransaction, TransactionalStor
 from endive.catalog.operations import checkpoint_rows as rows
 from endive.catalog.operations.restore import CatalogState, NotCleared, RestoreReport, apply_restore, load_state, plan
 from endive.catalog.operations.retries import retrying
+from endive.catalog.operations.stored_tables import raise_format
 from endive.catalog.operations.table_rows import all_tables
 from endive.errors import AttemptsExhaustedError, ConfigurationError, EndiveError, NotInCatalogError
 from endive.protocol.requests import Steps
@@ -83,7 +84,7 @@ class Checkpoints:
 
         def put(tx: StoreTransaction) -> Steps[CheckpointRecord]:
             source = yield from rows.require_checkpoint(tx, name, now_ms)
-            yield from rows.raise_format(tx)
+            yield from raise_format(tx)
             shared = CheckpointRecord(new_name, record_id, now_ms, NEVER, source.store_checkpoint, clone_url)
             tx.put(checkpoint_key(new_name), shared.encoded())
             return shared

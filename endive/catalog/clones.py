@@ -33,15 +33,17 @@ from endive.catalog.model.keys import (
     history_of,
     imported_key,
     snapshots_of,
-    table_key,
+    table_from,
 )
 from endive.catalog.model.names import text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction, TransactionalStore
 from endive.catalog.model.view_records import ViewRecord
 from endive.catalog.operations.dropped_tables import batches
 from endive.catalog.operations.retries import retrying
+from endive.catalog.operations.stored_tables import put_record
 from endive.catalog.operations.table_rows import TableView, all_tables, load_table
 from endive.catalog.operations.tables_in_store import default_location
+from endive.catalog.operations.uuid_index import put_uuid
 from endive.errors import ConfigurationError, NotInCatalogError
 from endive.protocol.requests import Steps
 
@@ -90,7 +92,7 @@ def clone(
     copier = _Copier(target, source, warehouse, files)
     with closing(checkpoints.store.at(record.store_checkpoint)) as past:
         copier.copy(past)
-    last = CatalogRecord(FORMAT_VERSION, now_ms(), warehouse)
+    last = CatalogRecord(FORMAT_VERSION, now_ms(), warehouse, has_uuid_index=True)
     retrying(lambda: target.transact(lambda tx: _finish(tx, source, last)))
     return Cloned(target_url, record.name, copier.tables, copier.rows)
 
@@ -139,6 +141,12 @@ def _begin(tx: StoreTransaction, source: CloneSource, target_url: str) -> Steps[
     return True
 
 
+def _put_table(tx: StoreTransaction, source: CloneSource, record: TableRecord) -> Steps[None]:
+    yield from _require_mark(tx, source)
+    yield from put_record(tx, record)
+    put_uuid(tx, record.uuid, record.identifier)
+
+
 def _put_batch(tx: StoreTransaction, source: CloneSource, rows: Sequence[KeyValue]) -> Steps[None]:
     yield from _require_mark(tx, source)
     for key, value in rows:
@@ -179,7 +187,7 @@ class _Copier:
         rows = past.read(lambda tx: tx.scan(VIEWS.encode()))
         self._put([(key, self._view_of_its_own(body)) for key, body in rows])
         records = past.read(lambda tx: tx.scan(TABLES.encode()))
-        names = [TableRecord.decoded(body).identifier for _, body in records]
+        names = [table_from(key) for key, _ in records]
         with ThreadPoolExecutor(WRITERS, thread_name_prefix="endive-clone") as pool:
             views = [past.read(lambda tx, name=name: load_table(tx, name)) for name in names]  # type: ignore[misc]
             tables = list(pool.map(self._with_own_metadata, views))
@@ -189,7 +197,8 @@ class _Copier:
             imported = past.read(lambda tx, view=view: tx.get(imported_key(view.record.uuid)))  # type: ignore[misc]
             extra = [(imported_key(view.record.uuid), imported)] if imported is not None else []
             location = own.metadata.location.encode()
-            self._put([*extra, (cloned_key(own.uuid), location), (table_key(own.identifier), own.encoded())])
+            self._put([*extra, (cloned_key(own.uuid), location)])
+            self._put_table(own)
         self.tables = len(names)
 
     def _with_own_metadata(self, view: TableView) -> TableRecord:
@@ -207,6 +216,7 @@ class _Copier:
             metadata_location=metadata_location,
             metadata_version=record.version,
             metadata_unix_ms=metadata.last_updated_ms,
+            stored_parts=frozenset(),  # they have no rows in the clone yet
         )
 
     def _view_of_its_own(self, body: bytes) -> bytes:
@@ -221,6 +231,10 @@ class _Copier:
                 lambda batch=batch: self._target.transact(lambda tx: _put_batch(tx, self._source, batch))  # type: ignore[misc]
             )
             self.rows += len(batch)
+
+    def _put_table(self, record: TableRecord) -> None:
+        retrying(lambda: self._target.transact(lambda tx: _put_table(tx, self._source, record)))
+        self.rows += 1
 
 
 def _prefixes(record: TableRecord) -> Iterator[bytes]:

@@ -101,9 +101,10 @@ def open_place(url: str, properties: Mapping[str, str]) -> ObjectStore:
     return open_objects(plain, endpoint=properties.get("s3.endpoint"), records=records, settings=settings)
 
 
-OPTIONS = StoreOptions(reopen=True, max_parallel_writes=8, await_exclusive=True)
+OPTIONS = StoreOptions(reopen=True, max_parallel_writes=8, await_exclusive=True, warm_keys=(CATALOG,))
 """An exclusive catalog goes on after other processes have committed, and has several commit batches in flight. A shared
-one lets an exclusive catalog of another process, such as a server's, carry out its commits."""
+one lets an exclusive catalog of another process, such as a server's, carry out its commits. The catalog's record is
+read by every opening."""
 
 
 def _open(url: str, properties: Mapping[str, str], create: bool, writer: str) -> TransactionalStore:
@@ -175,7 +176,9 @@ def require_catalog(store: TransactionalStore, url: str, warehouse: str, create:
             tx.put(CATALOG, body)
         return body
 
-    body = store.read(lambda tx: tx.get(CATALOG))
+    body = store.read_cached(lambda tx: tx.get(CATALOG))  # the store has just been opened, or has the catalog open
+    if body is None:
+        body = store.read(lambda tx: tx.get(CATALOG))
     if body is None and create:
         body = retrying(lambda: store.transact(make))
     if body is None:

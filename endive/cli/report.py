@@ -1,12 +1,14 @@
 """`endive report`: the results of a sweep as an HTML page."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from endive.cli.console import JsonOption, errors, output, shown
 from endive.cli.sweep import Endpoint
+from endive.pipeline.experiments import has_experiments
 from endive.pipeline.opening import open_results
 from endive.report import Picture
 
@@ -15,7 +17,9 @@ def report(
     directory: Annotated[
         str,
         typer.Argument(
-            metavar="DIR|URL", help="A directory that `endive sweep` has written, here or on a bucket; or a catalog."
+            metavar="DIR|URL",
+            help="A directory that `endive sweep` has written, here or on a bucket; the experiments of `endive run`; "
+            "or a catalog.",
         ),
     ],
     out: Annotated[
@@ -45,6 +49,8 @@ def report(
 
     `endive report sweeps/small`
 
+    `endive report experiments` also writes every transaction of all experiments to `experiments/consolidated.parquet`.
+
     `endive report sweeps/small --charts svg --charts png`
 
     `endive report s3://bucket/lake --sweep published`
@@ -52,7 +58,8 @@ def report(
     errors.print("reading results", markup=False)
     results = open_results(directory, sweep, endpoint)
     errors.print("drawing charts", markup=False)
-    page = results.report(out, charts or ())
+    local = Path(directory)
+    page = results.report(out or (local / "report.html" if has_experiments(local) else None), charts or ())
     if as_json:
         output.print_json(json.dumps({**results.to_document(), "report": page}))
     else:

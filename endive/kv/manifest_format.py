@@ -9,15 +9,16 @@ where it pays. The header comes first, so that a truncated or foreign object is 
     rest     JSON, compressed with zstd
 """
 
-import json
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from dataclasses import fields as dataclass_fields
 from itertools import accumulate, pairwise, repeat
+from operator import itemgetter
 from typing import Any
 
 from google_crc32c import value as crc32c
+from pydantic_core import from_json, to_json
 
 from endive.errors import CorruptObjectError
 from endive.kv.manifest import Checkpoint, Parent, SortedRun, SstInfo, StoreManifest
@@ -71,13 +72,13 @@ def encode_manifest(manifest: StoreManifest) -> bytes:
     else:
         del fields["has_intentions"]
         version = COLUMNS_VERSION if is_new else PLAIN_VERSION
-    rest = compress(json.dumps(fields, separators=(",", ":")).encode())
+    rest = compress(to_json(fields))
     return _HEADER.pack(MAGIC, version, crc32c(rest)) + rest
 
 
 def _columns(run: SortedRun) -> dict[str, Any]:
     """Return a run as one list for each field of its SSTs."""
-    ids, sizes, rows, firsts, lasts, offsets, _ = zip(*run.ssts, strict=True) if run.ssts else ((),) * 7
+    ids, sizes, rows, firsts, lasts, offsets = (list(map(itemgetter(place), run.ssts)) for place in range(6))
     keys = {"first_keys": _joined(firsts), "last_keys": _joined(lasts)}
     return {"level": run.level, "id": ids, "size_bytes": sizes, "rows": rows, "index_offset": offsets} | keys
 
@@ -106,7 +107,7 @@ def decode_manifest(path: str, body: bytes) -> StoreManifest:
     if crc32c(rest) != checksum:
         raise CorruptObjectError(path, "the manifest's checksum does not match: the object is damaged")
     try:
-        return _manifest(json.loads(decompress(path, rest, SIZE_MAX)))
+        return _manifest(from_json(decompress(path, rest, SIZE_MAX)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptObjectError(path, f"the manifest cannot be read: {error}") from error
 

@@ -61,5 +61,8 @@ class StoreOptions:
     """How long a superseded manifest and its files stay without a checkpoint."""
     idle_max_ms: float = 60_000.0
     """After so long without a commit or a refresh, a shared writer refreshes before it commits."""
+    warm_keys: tuple[bytes, ...] = ()
+    """Keys that are read in any case after opening. They, and the indexes of SSTs if they are few, are read while the
+    store is opened, in the same round trips."""
     cache_bytes: int = CACHE_BYTES
     """Memory for blocks of SSTs."""

@@ -46,6 +46,7 @@ from endive.kv.views import create_checkpoint, delete_checkpoint, refresh_checkp
 from endive.kv.writer import Writer
 from endive.logs import log_event
 from endive.objects.api import ObjectStore, require_conditional_writes
+from endive.protocol.requests import Steps
 from endive.protocol.sequenced import Numbered
 from endive.rng import stream
 
@@ -105,6 +106,8 @@ class Store(Closing):
         self.cache = BlockCache(options.cache_bytes)
         self._pid = os.getpid()
         self._closed = False
+        self._reads_miss = True
+        """Whether the last read has found blocks missing in the cache."""
         is_exclusive = writer == "exclusive"
         self._writer = Writer(self.driver, self.cache, is_exclusive, options, create)
         self._group = self._writer.group
@@ -268,7 +271,12 @@ class Store(Closing):
     def read(self, function: TransactionFunction[T]) -> T:
         """Run a function that only reads, on a durable state at least as new as this call."""
         self._require_open()
-        return self._read(function, self._writer.refresh())
+
+        def ahead(state: StoreState) -> Steps[object]:
+            return run_function(function, self._reading(state))
+
+        # A function whose last run found everything in the cache would only be run twice.
+        return self._read(function, self._writer.refresh(ahead if self._reads_miss else None))
 
     def read_cached(self, function: TransactionFunction[T]) -> T:
         """Run a function that only reads, on the durable state that this process knows, without a request."""
@@ -277,19 +285,23 @@ class Store(Closing):
 
     def _read(self, function: TransactionFunction[T], state: StoreState) -> T:
         for _ in range(REFRESHES_MAX):
-            transaction = Transaction(state.manifest.value.runs, state.recent, self.cache, is_writable=False)
+            misses = self.cache.misses
             try:
-                outcome = self.driver.run(run_function(function, transaction))
+                outcome = self.driver.run(run_function(function, self._reading(state)))
             except MissingObjectError:
                 before, state = state, self._writer.refresh()
                 if state.manifest.number == before.manifest.number:
                     raise
                 continue
+            self._reads_miss = self.cache.misses > misses
             if outcome.error is not None:
                 raise outcome.error
             result: T = outcome.value
             return result
         raise MissingObjectError(self.driver.objects.url)
+
+    def _reading(self, state: StoreState) -> Transaction:
+        return Transaction(state.manifest.value.runs, state.recent, self.cache, is_writable=False)
 
     def refresh(self) -> None:
         """Learn what other processes have committed and compacted."""

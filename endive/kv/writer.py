@@ -12,7 +12,7 @@ error to every caller from then on.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -35,7 +35,7 @@ from endive.kv.log.epochs import open_exclusive, open_shared, share_epoch
 from endive.kv.log.guests import read_as_guest
 from endive.kv.log.helping import carry_out, pending, read_intentions, to_carry_out
 from endive.kv.log.intentions import INTENTION_BYTES_MAX
-from endive.kv.log.state import StoreState, newest_state, refreshed
+from endive.kv.log.state import StoreState, newest_state_warmed, refreshed
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline
 from endive.kv.procedures import Call
@@ -44,6 +44,7 @@ from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import TransactionFunction
 from endive.kv.turns import Turns
 from endive.logs import log_error
+from endive.protocol.beside import beside
 from endive.protocol.fencing import ROLE
 from endive.protocol.requests import Steps
 from endive.protocol.sequenced import ATTEMPTS_MAX
@@ -96,7 +97,8 @@ class Writer:
 
     def _opened(self, create: bool) -> StoreState:
         """Return the newest state. A writer that may reopen claims no epoch until its first commit."""
-        state = self._driver.run(newest_state()) if self.may_reopen else None
+        newest = newest_state_warmed(self._options.warm_keys, self._cache)
+        state = self._driver.run(newest) if self.may_reopen else None
         if state is None:
             return self._writable(create)
         self._must_open = not state.is_writable
@@ -447,7 +449,7 @@ class Writer:
 
     # The known state.
 
-    def refresh(self) -> StoreState:
+    def refresh(self, ahead: Callable[[StoreState], Steps[object]] | None = None) -> StoreState:
         """Return a state at least as new as this call. A refresh that begins after the call serves all that wait."""
         changed = self.group.changed
         with changed:
@@ -461,7 +463,7 @@ class Writer:
             begun = self._refreshes_begun
             state = self.state
         try:
-            state = self._driver.run(refreshed(state))
+            state = self._driver.run(refreshed(state) if ahead is None else beside(refreshed(state), ahead(state)))
         except BaseException:
             with changed:
                 self._is_refreshing = False

@@ -34,7 +34,7 @@ from pyiceberg.table import Table
 from endive.errors import ResultError
 from endive.pipeline.directory import ABOUT, SweepDirectory, read_parquet
 from endive.pipeline.plan import Run
-from endive.pipeline.run_rows import RUN_SCHEMA, with_breakdown
+from endive.pipeline.run_rows import RUN_SCHEMA, with_later_columns
 from endive.pipeline.saved_sweep import SavedSweep, one_per_run
 from endive.pipeline.table_files import (
     OF_RUN,
@@ -219,7 +219,7 @@ def catalog_at(url: str, endpoint: str | None = None) -> dict[str, str]:
 def read_runs(properties: Mapping[str, str], sweep: str) -> pa.Table:
     """Return the rows of a sweep's runs, one for each run."""
     with open_catalog(properties) as catalog:
-        rows = with_breakdown(_read(catalog, "runs", sweep))
+        rows = with_later_columns(_read(catalog, "runs", sweep))
         return one_per_run(rows.select(RUN_SCHEMA.names).cast(RUN_SCHEMA))
 
 

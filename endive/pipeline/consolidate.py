@@ -2,6 +2,8 @@
 
     measures/runs.parquet           one row per group, experiment and seed, with parameters and metrics
     measures/experiments.parquet    one row per group and experiment: means and intervals over seeds
+    measures/breakdown.parquet      one row per experiment and class, or table
+    measures/counters.parquet       one row per experiment and counter
     measures/curves.parquet         one row per series: sustainable throughput and saturation
     measures/transactions/          every transaction, if they are kept
     measures/inputs.json            what they were computed from; deleted first and written last
@@ -76,6 +78,7 @@ def consolidate(
     directory.write_table("measures/experiments.parquet", sorted_by(experiments, *EXPERIMENT))
     directory.write_table("measures/curves.parquet", sweep.in_order(series))
     directory.write_table("measures/breakdown.parquet", sorted_by(sweep.breakdown(runs), *EXPERIMENT, "by"))
+    directory.write_table("measures/counters.parquet", sorted_by(sweep.counters(runs), *EXPERIMENT, "counter"))
     _ = SavedSweep(directory, plan).about  # still this plan: otherwise the measures do not belong to it
     directory.write(INPUTS, json.dumps({**inputs, "transactions": kept}, indent=1).encode())
     for info in directory.list(f"{TRANSACTIONS}/"):

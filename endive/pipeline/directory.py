@@ -25,7 +25,7 @@ from endive.drivers.directory import Directory
 from endive.errors import ResultError
 from endive.pipeline.parameters import parameter_columns
 from endive.pipeline.plan import Plan, Run
-from endive.pipeline.run_rows import RUN_SCHEMA, with_breakdown
+from endive.pipeline.run_rows import RUN_SCHEMA, with_later_columns
 from endive.pipeline.sweep_file import ExperimentGroup, offered_load
 from endive.version import version
 
@@ -118,7 +118,7 @@ def _rows_of(place: str, body: bytes) -> pa.Table:
         rows = read_parquet(body)
     except (pa.ArrowException, OSError) as error:
         raise ResultError(place, f"cannot be read as Parquet ({first_line(error)})", remedy) from error
-    rows = with_breakdown(rows)
+    rows = with_later_columns(rows)
     if not rows.schema.equals(RUN_SCHEMA):
         raise ResultError(place, "does not hold the rows of runs", remedy)
     return rows

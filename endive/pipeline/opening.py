@@ -5,19 +5,31 @@ from pathlib import Path
 from endive.drivers.directory import Directory
 from endive.errors import ResultError
 from endive.pipeline.directory import ABOUT, SweepDirectory
+from endive.pipeline.experiments import consolidate_experiments, has_experiments
 from endive.pipeline.results import SweepResults
 
 
 def open_results(place: Directory | Path | str, sweep: str | None = None, endpoint: str | None = None) -> SweepResults:
     """Return the results in a directory or in a catalog; measures that are missing or out of date are computed.
 
+    A directory that `endive run` has written is one sweep, and gets a `consolidated.parquet`.
+
     `sweep` chooses one of a catalog's sweeps, by default the most recent. Kept transactions are consolidated on Spark.
     """
     directory = SweepDirectory.at(place, endpoint)
     if directory.read(ABOUT) is None:
+        if has_experiments(Path(str(place))):
+            return _of_experiments(Path(str(place)))
         if "://" not in str(place):
             raise ResultError(str(directory), "holds no sweep", "name a directory that `endive sweep` has written")
         directory = fetched(str(place), sweep, endpoint)
+    update_measures(directory)
+    return SweepResults(directory)
+
+
+def _of_experiments(root: Path) -> SweepResults:
+    """Consolidate the experiments of `endive run`; their measures stay in memory."""
+    directory = consolidate_experiments(root)
     update_measures(directory)
     return SweepResults(directory)
 

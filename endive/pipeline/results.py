@@ -20,7 +20,7 @@ from endive.wording import counted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Measure = Literal["runs", "experiments", "curves", "breakdown"]
+Measure = Literal["runs", "experiments", "curves", "breakdown", "counters"]
 
 HEADINGS = ("sustainable load", "commits/s", "p99 ms", "saturates at", "peak commits/s")
 """Columns of the table of series; `series_cells` gives their values."""
@@ -40,7 +40,8 @@ class SweepResults:
     def measures(self, table: Measure = "curves") -> pa.Table:
         """Return `runs`, `experiments` (means over seeds) or `curves` (one row per series) as an Arrow table.
 
-        `breakdown` has the means over seeds of each class of transactions and of the hottest tables.
+        `breakdown` has the means over seeds of each class of transactions and of the hottest tables,
+        `counters` those of requests and outcomes of the whole run.
 
         `.to_pandas()` or `polars.from_arrow` convert it. `ResultError` if the measures have not been computed.
         """

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from endive.pipeline.breakdown import breakdown_of
+from endive.pipeline.counters import counters_text
 from endive.sim.operations import SPECIFIED_TYPES
 from endive.sim.results.columns import REASONS, REQUESTS, TIME_PURPOSES
 from endive.sim.results.summary import QUANTILES, LatencyMetrics, Summary
@@ -47,17 +48,23 @@ RUN_SCHEMA = pa.schema(
             )
         ),
         pa.field("breakdown", pa.string()),  # by class and by table; see `breakdown`
+        pa.field("counters", pa.string()),  # requests and outcomes of the whole run; see `counters`
     ]
 )
 """One row for each run. Null: the run has no such metric."""
 
+LATER_COLUMNS = ("breakdown", "counters")
+"""Columns that rows of older versions do not have."""
+
 METRICS = tuple(
-    name for name in RUN_SCHEMA.names if name not in ("experiment", "seed", "status", "message", "breakdown")
+    name for name in RUN_SCHEMA.names if name not in ("experiment", "seed", "status", "message", *LATER_COLUMNS)
 )
 """The numeric columns, which have a mean over seeds."""
 
 
-def done_row(experiment: str, seed: int, summary: Summary, cpu_s: float | None) -> dict[str, Any]:
+def done_row(
+    experiment: str, seed: int, summary: Summary, cpu_s: float | None, counters: Mapping[str, int] | None = None
+) -> dict[str, Any]:
     """Return the row of a run that has finished."""
     return {
         "experiment": experiment,
@@ -72,6 +79,7 @@ def done_row(experiment: str, seed: int, summary: Summary, cpu_s: float | None) 
         **summary.requests,
         **_latencies(summary.latency),
         "breakdown": breakdown_of(summary),
+        "counters": counters_text(counters),
     }
 
 
@@ -83,11 +91,13 @@ def _latencies(latency: Mapping[str, LatencyMetrics]) -> dict[str, Any]:
     return row
 
 
-def with_breakdown(rows: pa.Table) -> pa.Table:
-    """Return rows of runs with the last column, which older ones do not have."""
-    if "breakdown" in rows.column_names:
-        return rows
-    return rows.append_column(RUN_SCHEMA.field("breakdown"), pa.nulls(rows.num_rows, pa.string()))
+def with_later_columns(rows: pa.Table) -> pa.Table:
+    """Return rows of runs with the last columns, which older ones do not have."""
+    for name in LATER_COLUMNS:
+        if name not in rows.column_names:
+            place = min(RUN_SCHEMA.names.index(name), rows.num_columns)
+            rows = rows.add_column(place, RUN_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.string()))
+    return rows
 
 
 def not_done_row(experiment: str, seed: int, status: str, message: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from endive.errors import ResultError
 from endive.pipeline.breakdown import breakdown_table
+from endive.pipeline.counters import counters_table
 from endive.pipeline.directory import ABOUT, SweepDirectory, first_line, read_parquet
 from endive.pipeline.estimates import EXPERIMENT
 from endive.pipeline.run_rows import RUN_SCHEMA
@@ -121,6 +122,10 @@ class SavedSweep:
     def breakdown(self, runs: pa.Table) -> pa.Table:
         """Return the metrics by class and by table of each experiment, from the runs that the groups ask for."""
         return breakdown_table(runs, self._first_columns())
+
+    def counters(self, runs: pa.Table) -> pa.Table:
+        """Return the counters of each experiment, from the runs that the groups ask for."""
+        return counters_table(runs, self._first_columns())
 
     def _first_columns(self) -> list[str]:
         return [*EXPERIMENT, *self.parameters.names, "load"]

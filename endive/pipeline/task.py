@@ -184,28 +184,31 @@ def _run(job: SweepJob, run: Run, attempt: int, crashes: int, kept: list[pa.Tabl
     with _marked(job, run, attempt):
         try:
             started_s = time.process_time()
-            summary, transactions = _simulate(job, run)
+            summary, counters, transactions = _simulate(job, run)
             if transactions is not None:
                 kept.append(of_run(transactions, run))
-            return done_row(experiment, seed, summary, time.process_time() - started_s)
+            return done_row(experiment, seed, summary, time.process_time() - started_s, counters)
         except ResultError:
             raise
         except Exception as error:  # noqa: BLE001 - any error concerns this run only
             return not_done_row(experiment, seed, "failed", f"{type(error).__name__}: {error}")
 
 
-def _simulate(job: SweepJob, run: Run) -> tuple[Summary, pa.Table | None]:
-    """Return a run's metrics, and its transactions if they go to a table; to the directory they go at once."""
+def _simulate(job: SweepJob, run: Run) -> tuple[Summary, Counter[str], pa.Table | None]:
+    """Return a run's metrics and counters, and its transactions if they go to a table.
+
+    To the directory, transactions go at once.
+    """
     experiment, seed = run
     settings = _settings(*job.configurations[experiment])
     if job.keep == "summaries":
-        return summarise_compiled(settings, seed, settings.window)[0], None
+        return *summarise_compiled(settings, seed, settings.window), None
     result = simulate(settings, seed)
     summary = result.summary(settings.window)
     if job.tables is not None:
-        return summary, result.table
+        return summary, result.counters, result.table
     job.directory.create_table(job.directory.transactions(experiment, seed), result.table)
-    return summary, None
+    return summary, result.counters, None
 
 
 @lru_cache(maxsize=8)

@@ -24,8 +24,9 @@ from pydantic_core import from_json, to_json
 
 from endive.catalog.catalog import KVCatalog
 from endive.catalog.model.catalog_records import CommitRecord, TableRecord
-from endive.catalog.model.keys import TABLES, commit_key, commit_version_key, webhook_key
+from endive.catalog.model.keys import commit_key, commit_version_key, webhook_key
 from endive.catalog.model.transaction import StoreTransaction
+from endive.catalog.operations.table_rows import all_tables
 from endive.closing import Closing
 from endive.errors import EndiveError
 from endive.logs import log_error
@@ -58,8 +59,7 @@ def pending(tx: StoreTransaction, hook: str, warehouse: str) -> Steps[Found]:
     """Return the commits since those that were told, at most `BATCH_MAX`."""
     body = yield from tx.get(webhook_key(hook))
     told: dict[str, int] = {} if body is None else dict(from_json(body))
-    rows = yield from tx.scan(TABLES.encode())
-    records = [TableRecord.decoded(row) for _, row in rows]
+    records = yield from all_tables(tx)
     new = {str(one.uuid): told.get(str(one.uuid), -1) for one in records}  # without tables that were dropped
     events: list[Event] = []
     for record in records:

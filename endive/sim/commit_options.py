@@ -77,9 +77,15 @@ class CommitOptions:
     """Manifests of a table from which on Iceberg's operations merge them. 0: never."""
     manifest_list_bytes: int = 10 * 1024
     manifest_list_growth_bytes: int = 0
-    """How much each commit to a table adds to its manifest list."""
+    """Bytes of a manifest in its table's manifest list, beyond those that the table has at first."""
     manifest_file_bytes: int = 100 * 1024
     table_metadata_bytes: int = 10 * 1024
+    snapshot_bytes: int = 0
+    """Bytes of a snapshot in the table metadata. 0: its size does not change."""
+    table_snapshots: int = 0
+    """Snapshots that the metadata of a table has at first, not counted in `table_metadata_bytes`."""
+    snapshots_kept: int = 1
+    """Snapshots that an expiry leaves."""
     entry_bytes: int = 100
     """Size of an intention in an append catalog's log."""
 

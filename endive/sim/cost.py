@@ -172,6 +172,7 @@ def _conflict_rows(
     manifest that lists the replaced files, `deletes` that of a manifest of delete files, both in the first attempt.
     """
     replaces = replace(row, first=row.first + filtered, per_snapshot=validated)
+    metadata, manifest = frozenset({"metadata_reads"}), frozenset({"manifest_file_writes"})
     return {
         "fast_append": row,
         "merge_append": replace(row, per_concurrent_manifest=_MERGE),
@@ -181,6 +182,8 @@ def _conflict_rows(
         "row_delta": replace(row, first=row.first + deletes, per_snapshot=validated),
         "replace_partitions": replaces,
         "rewrite": replaces,
+        "expire_snapshots": OperationCost(row.first.only(metadata), row.retry.only(metadata)),
+        "rewrite_manifests": replace(row, first=row.first.without(manifest), retry=row.retry.without(manifest)),
     }
 
 
@@ -226,6 +229,8 @@ _MERGED = _LIST + _MANIFEST + ConflictCost(manifest_file_reads=1)
 _DELETED = _LIST + _LIST + _MANIFEST + ConflictCost(manifest_list_reads=1)
 _READ_MANIFEST = ConflictCost(manifest_file_reads=1)
 
+_REPLACED_LIST = _LIST + ConflictCost(manifest_list_reads=1)
+
 _FAST = OperationCost(_LIST, _LIST + _REFRESH, _BESIDE)
 _DELETES = OperationCost(
     _DELETED,
@@ -250,6 +255,8 @@ PYICEBERG = CostModel(
         "row_delta": _DELETES,
         "replace_partitions": _DELETES,
         "rewrite": _DELETES,
+        "expire_snapshots": OperationCost(NOTHING, _REFRESH),
+        "rewrite_manifests": OperationCost(_REPLACED_LIST, _REPLACED_LIST + _REFRESH),
     },
     publish=ConflictCost(metadata_writes=1, heads=1),
     behind="table",

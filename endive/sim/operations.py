@@ -2,7 +2,8 @@
 
 The first three are the specification's: every overlapping commit counts for a `validated_overwrite`. The others are
 Iceberg's, as its Java library has them: a validation reads only snapshots of the kinds that can conflict, and all but
-`fast_append` merge manifests once a table has `commit.manifest.min-count-to-merge` of them.
+`fast_append` merge manifests once a table has `commit.manifest.min-count-to-merge` of them. The last two are
+maintenance: they keep the metadata of a table from growing, and validate nothing.
 """
 
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ OperationType = Literal[
     "row_delta",
     "replace_partitions",
     "rewrite",
+    "expire_snapshots",
+    "rewrite_manifests",
 ]
 SPECIFIED_TYPES: tuple[OperationType, ...] = ("fast_append", "merge_append", "validated_overwrite")
 """The operation types of the specification."""
@@ -31,8 +34,8 @@ SNAPSHOT_KINDS: tuple[SnapshotKind, ...] = ("append", "overwrite", "replace")
 class Operation:
     """One type of operation."""
 
-    snapshot: SnapshotKind
-    """Kind of the snapshots that it makes."""
+    snapshot: SnapshotKind | None
+    """Kind of the snapshots that it makes. None: maintenance, which changes no rows and conflicts with nothing."""
     validates: frozenset[SnapshotKind] = frozenset()
     """Kinds of missed snapshots that a validation reads."""
     validates_serializable: frozenset[SnapshotKind] = frozenset()
@@ -43,6 +46,10 @@ class Operation:
     """Every missed commit is validated and can conflict, whatever its kind: the specification's operations."""
     merges: bool = False
     """It merges manifests as Iceberg's Java library does."""
+    merges_all: bool = False
+    """It merges all manifests of a table, however few. A retry keeps what it has merged."""
+    expires: bool = False
+    """It removes snapshots from the table metadata, and adds neither a snapshot nor a manifest."""
 
     def reads(self, serializable: bool) -> frozenset[SnapshotKind]:
         """Return the kinds of missed snapshots that its validation reads."""
@@ -71,5 +78,7 @@ OPERATIONS: Mapping[OperationType, Operation] = {
     "row_delta": Operation("overwrite", _OVERWRITE | _REPLACE, _APPEND, merges=True),
     "replace_partitions": Operation("overwrite", frozenset(), _APPEND | _OVERWRITE, merges=True),
     "rewrite": Operation("replace", _OVERWRITE, frozenset(), _REPLACE, merges=True),
+    "expire_snapshots": Operation(None, expires=True),
+    "rewrite_manifests": Operation(None, merges_all=True),
 }
 OPERATION_TYPES: tuple[OperationType, ...] = tuple(OPERATIONS)

@@ -96,23 +96,25 @@ class Requests:
 
     def _varies(self, key: str) -> bool:
         """Whether the objects of this kind change in size during a run."""
+        if key == "table_metadata":
+            return self._options.snapshot_bytes > 0
         return key == "manifest_list" and (self._options.manifest_list_growth_bytes > 0 or self._ml_append)
 
     def _size_bytes(self, kind: str, snapshot: CatalogSnapshot) -> int:
         options = self._options
         if kind == "manifest_list":
-            commits = max(self._commits(snapshot.get_table(table)) for table in self._tables)
+            more = max(self._more_manifests(snapshot.get_table(table)) for table in self._tables)
             appended = snapshot.list_bytes if isinstance(snapshot, SeenSnapshot) else 0
-            return options.manifest_list_bytes + commits * options.manifest_list_growth_bytes + appended
-        return {
-            "manifest_file": options.manifest_file_bytes,
-            "table_metadata": options.table_metadata_bytes,
-        }.get(kind, 0)
+            return max(options.manifest_list_bytes + more * options.manifest_list_growth_bytes, 0) + appended
+        if kind == "table_metadata":
+            retained = max(snapshot.get_table(table).retained for table in self._tables)
+            return options.table_metadata_bytes + (options.table_snapshots + retained) * options.snapshot_bytes
+        return options.manifest_file_bytes if kind == "manifest_file" else 0
 
-    def _commits(self, table: TableMetadata) -> int:
-        """Return the commits to the manifest list of a table; of lists for each partition, to the longest."""
+    def _more_manifests(self, table: TableMetadata) -> int:
+        """Return the manifests in the list of a table beyond those at first; of lists by partition, the longest."""
         if self._partitions is None:
-            return table.version
+            return table.manifests - self._options.table_manifests
         written = self._partitions.get(table.table_id, ())
         return max((table.partition_versions[part] for part in written), default=0)
 

@@ -193,7 +193,7 @@ class Transaction(ABC):
             both = self._requests.make_beside(*prices.beside, self._snapshot)
             yield from timed(both, self.spent, "per_attempt_io")
         yield from self._merge_manifests()
-        if self._ml_append:
+        if self._ml_append and not self._operation.expires:
             appends = self._requests.append_entries(self._snapshot, self._is_late)
             self._gave_up = not (yield from timed(appends, self.spent, "per_attempt_io"))
             if self._gave_up:
@@ -204,15 +204,25 @@ class Transaction(ABC):
         return True
 
     def _merge_manifests(self) -> Latency[None]:
-        """Merge the manifests of each table that has enough of them: read all and the new one, write one."""
-        least, self._merged = self._options.merge_min_manifests, {}
-        if self._operation.merges and least:
-            counts = {table: self._snapshot.get_table(table).manifests for table in self.tables_written}
-            self._merged = {table: count for table, count in counts.items() if count + 1 >= least}
-        if self._merged:
-            reads = sum(self._merged.values()) + len(self._merged)
-            merge = ConflictCost(manifest_file_reads=reads, manifest_file_writes=len(self._merged))
+        """Merge the manifests of each table that has enough of them: read all and the new one, write one.
+
+        A rewrite of all manifests keeps what it has merged, unless another transaction has merged them too.
+        """
+        least, counts = self._options.merge_min_manifests, self._manifests()
+        if self._operation.merges_all:
+            due = {table: count for table, count in counts.items() if not 0 < self._merged.get(table, 0) <= count}
+            self._merged |= due
+        else:
+            merges = self._operation.merges and least > 0
+            due = {table: count + 1 for table, count in counts.items() if merges and count + 1 >= least}
+            self._merged = {table: count - 1 for table, count in due.items()}
+        if due:
+            merge = ConflictCost(manifest_file_reads=sum(due.values()), manifest_file_writes=len(due))
             yield from self._pay_conflict_cost(merge, "per_attempt_io")
+
+    def _manifests(self) -> dict[int, int]:
+        """Return the manifests of each written table, as the snapshot has them."""
+        return {table: self._snapshot.get_table(table).manifests for table in self.tables_written}
 
     def _is_current(self) -> Latency[bool]:
         """Refresh before the swap. False: the table has changed, and the retry resolves it."""
@@ -235,6 +245,7 @@ class Transaction(ABC):
             self.reads if self._options.serializable else {},
             self._operation.snapshot,
             self._merged,
+            self._options.snapshots_kept - self._options.table_snapshots if self._operation.expires else None,
             self._options.append_attempts,
             self._deadline_ms,
         )

@@ -51,6 +51,18 @@ class RewriteTransaction(IcebergTransaction):
     operation_type = "rewrite"
 
 
+class ExpireSnapshotsTransaction(IcebergTransaction):
+    """Removes old snapshots from the table metadata."""
+
+    operation_type = "expire_snapshots"
+
+
+class RewriteManifestsTransaction(IcebergTransaction):
+    """Merges all manifests of a table into one."""
+
+    operation_type = "rewrite_manifests"
+
+
 TRANSACTION_TYPES: Mapping[OperationType, type[Transaction]] = {
     "fast_append": FastAppendTransaction,
     "merge_append": MergeAppendTransaction,
@@ -60,4 +72,6 @@ TRANSACTION_TYPES: Mapping[OperationType, type[Transaction]] = {
     "row_delta": RowDeltaTransaction,
     "replace_partitions": ReplacePartitionsTransaction,
     "rewrite": RewriteTransaction,
+    "expire_snapshots": ExpireSnapshotsTransaction,
+    "rewrite_manifests": RewriteManifestsTransaction,
 }

@@ -1,6 +1,6 @@
 """A store in memory that runs transaction functions one after the other: the store's contract in fifty lines."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,6 +24,13 @@ class DictTransaction:
         yield from ()
         found = {key: value for key, value in {**self.rows, **self.changes}.items() if key.startswith(prefix)}
         return tuple((key, value) for key, value in sorted(found.items()) if value is not None)
+
+    def scan_many(self, prefixes: Sequence[bytes]) -> Steps[tuple[tuple[tuple[bytes, bytes], ...], ...]]:
+        found = []
+        for prefix in prefixes:
+            rows = yield from self.scan(prefix)
+            found.append(rows)
+        return tuple(found)
 
     def put(self, key: bytes, value: bytes) -> None:
         self.changes[key] = value

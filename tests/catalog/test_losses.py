@@ -13,7 +13,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from endive.catalog import KVCatalog, TableChange
-from endive.catalog.commit import group_commit, manifests, rebase
+from endive.catalog.commit import chains, manifests, rebase
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.publisher import note_published
 from endive.catalog.maintenance import expiry
@@ -204,7 +204,7 @@ def test_an_append_that_cannot_be_prepared_leaves_no_file(
         if step == "write_body":
             patch.setattr(rebase, "write_body", write_and_fail)
         else:
-            place = {"write": MetadataFiles, "_on_top": rebase, "compute_rows": group_commit}[step]
+            place = {"write": MetadataFiles, "_on_top": rebase, "compute_rows": chains}[step]
             patch.setattr(place, step, fail)
         with pytest.raises(ValueError, match="nobody thought of"):
             catalog.kv.commit_many([change])

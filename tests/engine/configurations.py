@@ -28,12 +28,13 @@ def configuration(number: int) -> str:
 
 ALL_TYPES = (
     "fast_append", "merge_append", "validated_overwrite", "append", "overwrite", "row_delta", "replace_partitions",
-    "rewrite",
+    "rewrite", "expire_snapshots", "rewrite_manifests",
 )  # fmt: skip
 
 OF_TABLES = (
     "manifest_list_mode", "manifest_list_entry_size", "manifest_list_seal_threshold", "manifest_list_entries",
-    "manifest_list_scope", "manifest_list_growth_bytes", "table_manifests",
+    "manifest_list_scope", "manifest_list_growth_bytes", "table_manifests", "snapshot_bytes", "table_snapshots",
+    "snapshots_kept",
 )  # fmt: skip
 
 
@@ -224,6 +225,9 @@ def _transaction(draw: Draw, tables: int, partitions: int) -> dict[str, Any]:
         transaction["manifest_reuse"] = transaction["cost_model"] != "pyiceberg" and draw.random() < 0.5
     if draw.random() < 0.5:
         transaction["append_attempts"] = draw.choice([1, 2, 5, 100])
+    if draw.random() < 0.4:
+        transaction |= {"snapshot_bytes": draw.choice([900, 20_000]), "table_snapshots": draw.choice([0, 50])}
+        transaction["snapshots_kept"] = draw.choice([1, 10, 60])
     if draw.random() < 0.3:
         transaction |= {"runtime_fixed_ms": draw.choice([5.0, 300.5]), "metadata_root_read": draw.random() < 0.5}
     if draw.random() < 0.5:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from endive.pipeline.breakdown import METRICS, TABLES_KEPT, breakdown_table
-from endive.pipeline.run_rows import RUN_SCHEMA, done_row, with_breakdown
+from endive.pipeline.run_rows import RUN_SCHEMA, done_row, with_later_columns
 from endive.pipeline.sweep_file import parse_group
 from endive.report.by_class import breakdown_of as rows_of_page
 from endive.report.groups import ReportGroup
@@ -70,7 +70,7 @@ def test_means_over_the_seeds_are_of_those_that_have_the_table() -> None:
 
 def test_rows_of_an_older_version_are_read() -> None:
     old = pa.Table.from_pylist([row_of(FLEET, 1)], schema=RUN_SCHEMA).drop_columns(["breakdown"])
-    assert with_breakdown(old).schema.equals(RUN_SCHEMA)
+    assert with_later_columns(old).schema.equals(RUN_SCHEMA)
 
 
 def test_a_class_s_writers_are_the_offered_load_of_a_sweep() -> None:

@@ -122,7 +122,14 @@ def test_measures_without_spark_are_the_same(swept: Path, copy: Path) -> None:
 def test_only_the_measures_have_been_written(swept: Path) -> None:
     names = sorted(path.name for path in (swept / "measures").iterdir())
 
-    assert names == ["breakdown.parquet", "curves.parquet", "experiments.parquet", "inputs.json", "runs.parquet"]
+    assert names == [
+        "breakdown.parquet",
+        "counters.parquet",
+        "curves.parquet",
+        "experiments.parquet",
+        "inputs.json",
+        "runs.parquet",
+    ]
 
 
 @pytest.fixture

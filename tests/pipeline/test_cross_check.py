@@ -50,7 +50,7 @@ def test_metrics_of_runs(swept: Path, plan: Plan, tmp_path: Path) -> None:
     expected = metrics_of_runs(files, pa.Table.from_pylist(windows))
 
     assert len(expected) == 30
-    assert set(RUN_SCHEMA.names) - set(expected.column_names) == {"status", "message", "cpu_s", "breakdown"}
+    assert set(RUN_SCHEMA.names) - set(expected.column_names) == {"status", "message", "cpu_s", "breakdown", "counters"}
     assert differences(measure(swept, "runs"), expected, ("experiment", "seed")) == []
 
 

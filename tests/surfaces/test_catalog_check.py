@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from endive.catalog.maintenance import check as checking
-from endive.catalog.maintenance.row_check import Finding
+from endive.catalog.maintenance.findings import Finding
 from endive.catalog.model import keys
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord
 from endive.catalog.model.keys import table_key

@@ -17,12 +17,14 @@ from endive.catalog.commit.decision import Decision, WritesFileFirst, decide
 from endive.catalog.commit.prepared import NO_VERSION, ChangedRows, PreparedCommit, compute_rows
 from endive.catalog.model.catalog_records import CommitRecord, SnapshotRecord, TableRecord
 from endive.catalog.model.file_rows import reparent
-from endive.catalog.model.keys import commit_key, commit_version_key, snapshot_key, table_key
+from endive.catalog.model.keys import commit_key, commit_version_key, snapshot_key
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.operations.dropped_tables import require_cleared
 from endive.catalog.operations.namespaces import require_namespace
-from endive.catalog.operations.table_rows import find_table, require_no_view, require_unused_uuid
+from endive.catalog.operations.stored_tables import put_record
+from endive.catalog.operations.table_rows import find_table, require_no_view
+from endive.catalog.operations.uuid_index import put_uuid, require_unused_uuid
 from endive.errors import CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
 
@@ -46,12 +48,15 @@ def apply_commit(
     commit_id: str,
     now_ms: int,
     writes_file_first: WritesFileFirst,
+    applied: list[ChangedRows] | None = None,
 ) -> Steps[Results | Stale]:
-    """Commit changes of several tables, all or none.
+    """Commit changes of several tables, all or none. `applied` gets the rows of the changes if they are committed now.
 
     Nothing is put before all changes are known to fit: rows that a transaction function has put are committed also if
     it returns `Stale`.
     """
+    applied = [] if applied is None else applied
+    applied.clear()  # of a run on an older state
     records: list[TableRecord | None] = []
     stored = yield from stored_results(tx, [one.change.identifier for one in commits], commit_id, records)
     if stored is not None:
@@ -75,8 +80,9 @@ def apply_commit(
             yield from require_unused_uuid(tx, rows.record.uuid)
             yield from require_cleared(tx, rows.record.uuid)
         result = yield from _install(tx, rows, commit_id, together)
-        _put_table(tx, rows)
+        yield from _put_table(tx, rows)
         results.append(result)
+    applied += fitting
     return tuple(results)
 
 
@@ -129,7 +135,7 @@ def apply_group(
         result = yield from _install(tx, member.rows, member.commit_id, (), last.record.metadata_location)
         results.append(result)
     if any(not member.rows.is_empty for member in members):
-        _put_table(tx, last)
+        yield from _put_table(tx, last)
     return tuple(results)
 
 
@@ -192,10 +198,12 @@ def _result_now(record: TableRecord | None, stored: CommitRecord) -> CommitRecor
     )
 
 
-def _put_table(tx: StoreTransaction, rows: ChangedRows) -> None:
+def _put_table(tx: StoreTransaction, rows: ChangedRows) -> Steps[None]:
     """Put the record of a table after a change."""
     if not rows.is_empty:
-        tx.put(table_key(rows.record.identifier), rows.record.encoded())
+        yield from put_record(tx, rows.record)
+    if rows.base_uuid is None:
+        put_uuid(tx, rows.record.uuid, rows.record.identifier)
 
 
 def _install(

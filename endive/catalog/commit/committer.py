@@ -30,7 +30,7 @@ from endive.catalog.commit.manifests import changed_files, own_list
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.old_metadata import delete_dropped_files
 from endive.catalog.commit.portable import ApplyCommit
-from endive.catalog.commit.prepared import PreparedCommit, compute_rows, whole_metadata
+from endive.catalog.commit.prepared import ChangedRows, PreparedCommit, compute_rows, whole_metadata
 from endive.catalog.commit.rebase import KnownLists, rebase, write_lists
 from endive.catalog.commit.turns import Turns
 from endive.catalog.commit.updates import structure_after
@@ -64,6 +64,8 @@ class CommittedTable:
     """The version that `metadata` shows."""
     metadata_location: str = ""
     """The metadata file that shows `metadata`."""
+    rows: ChangedRows | None = None
+    """The rows of a change that was applied in the transaction; None if it was not, or had been before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +125,16 @@ class TableCommitter:
                 if not applies and not turn.take():
                     continue  # another commit of this process came first
                 commits, written = self._prepare(decided, lost)
-                result = self._transact(commits, commit_id, written)
+                applied: list[ChangedRows] = []
+                result = self._transact(commits, commit_id, written, applied)
                 if not isinstance(result, Stale):
                     self._in_background |= names if applies else set()
                     for one, commit in zip(decided, commits, strict=True):
                         self._delete_replaced_lists(one, commit.change)
                         if one.base is not None and commit.rows is not None:
                             delete_dropped_files(self.store, self.files, one.base.record, commit.rows.record)
-                    return [_committed(one, record) for one, record in zip(commits, result, strict=True)]
+                    rows: Sequence[ChangedRows | None] = applied or [None] * len(commits)
+                    return list(map(_committed, commits, result, rows))
                 self._in_background -= names
                 lost += turn.is_taken
                 _require_attempts(decided, lost, result.identifier)
@@ -221,9 +225,11 @@ class TableCommitter:
             self.files.write(metadata, rows.record.metadata_location)
         return PreparedCommit(change, rows, metadata)
 
-    def _transact(self, commits: Sequence[PreparedCommit], commit_id: str, written: list[str]) -> Results | Stale:
-        """Run the transaction; delete the files if it certainly failed."""
-        function = ApplyCommit(commits, commit_id, self._clock(), self.files)
+    def _transact(
+        self, commits: Sequence[PreparedCommit], commit_id: str, written: list[str], applied: list[ChangedRows]
+    ) -> Results | Stale:
+        """Run the transaction; delete the files if it certainly failed. `applied` gets the rows that it has put."""
+        function = ApplyCommit(commits, commit_id, self._clock(), self.files, applied)
         try:
             result = self.store.transact(function)
         except OutcomeUnknownError as unknown:
@@ -281,14 +287,15 @@ def _load_bases(tx: StoreTransaction, changes: Sequence[TableChange]) -> Steps[l
     return bases
 
 
-def _committed(commit: PreparedCommit, record: CommitRecord) -> CommittedTable:
+def _committed(commit: PreparedCommit, record: CommitRecord, rows: ChangedRows | None) -> CommittedTable:
     """Return the result of a change; with its metadata unless an earlier attempt had succeeded unnoticed."""
     prepared = commit.rows.record if commit.rows is not None else None
     is_own = prepared is not None and (prepared.version, prepared.metadata_location) == (
         record.version,
         record.metadata_location,
     )
-    return CommittedTable(record, commit.metadata if is_own else None, record.version, record.metadata_location)
+    metadata = commit.metadata if is_own else None
+    return CommittedTable(record, metadata, record.version, record.metadata_location, rows if not is_own else None)
 
 
 def _require_attempts(decided: Sequence[_Decided], lost: int, loser: Identifier) -> None:

@@ -14,7 +14,7 @@ from endive.catalog.commit.announced_results import ERRORS, record_or_error
 from endive.catalog.commit.apply import Results, Stale, apply_commit
 from endive.catalog.commit.change_json import PortableChange, decoded_change, encoded_change
 from endive.catalog.commit.metadata_files import MetadataFiles
-from endive.catalog.commit.prepared import PreparedCommit
+from endive.catalog.commit.prepared import ChangedRows, PreparedCommit
 from endive.catalog.model.catalog_records import CommitRecord
 from endive.catalog.model.transaction import StoreTransaction
 from endive.errors import RefusalError
@@ -30,15 +30,26 @@ STALE = b"stale"
 class ApplyCommit(PortableFunction):
     """Applies changes of several tables, all or none: a transaction function, and a call of the procedure."""
 
-    def __init__(self, commits: Sequence[PreparedCommit], commit_id: str, now_ms: int, files: MetadataFiles) -> None:
+    def __init__(
+        self,
+        commits: Sequence[PreparedCommit],
+        commit_id: str,
+        now_ms: int,
+        files: MetadataFiles,
+        applied: list[ChangedRows],
+    ) -> None:
+        """Apply changes; `applied` gets their rows, if this process has committed them."""
         self._commits = commits
         self._commit_id = commit_id
         self._now_ms = now_ms
         self._files = files
+        self._applied = applied
 
     def __call__(self, tx: StoreTransaction) -> Steps[Results | Stale]:
         """Apply the changes."""
-        result = yield from apply_commit(tx, self._commits, self._commit_id, self._now_ms, self._files.written_first)
+        result = yield from apply_commit(
+            tx, self._commits, self._commit_id, self._now_ms, self._files.written_first, self._applied
+        )
         return result
 
     def call(self) -> Call | None:
@@ -51,6 +62,7 @@ class ApplyCommit(PortableFunction):
 
     def outcome(self, result: Outcome) -> Outcome:
         """Return the results of the call as those of the function."""
+        self._applied.clear()  # computed here, but on a state that another process may have seen changed
         if isinstance(result.error, RefusalError):
             error = record_or_error(CallResult(REFUSED, result.error.reason))
             return Outcome(error=error if isinstance(error, Exception) else result.error)

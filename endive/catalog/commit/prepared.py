@@ -47,6 +47,8 @@ class ChangedRows:
     """Whether snapshots were removed; `after` has the whole past then."""
     snapshots_before: tuple[SnapshotRecord, ...] = ()
     """The snapshots of the base."""
+    base_updated_ms: int = 0
+    """When the base was updated: a table that was dropped and registered again may have its versions again."""
 
     @property
     def is_empty(self) -> bool:
@@ -162,6 +164,7 @@ def _rows(change: TableChange, base: TableView | None, old: TableRecord, new: Ta
         snapshots_made=snapshots_made,
         history_length=history_length,
         pending_deletions=pending,
+        stored_parts=old.stored_parts,
     )
     added = change.added_snapshots
     return ChangedRows(
@@ -174,6 +177,7 @@ def _rows(change: TableChange, base: TableView | None, old: TableRecord, new: Ta
         new,
         RemoveSnapshotsUpdate in change.kinds,
         base.snapshots if base is not None else (),
+        old.metadata.last_updated_ms,
     )
 
 

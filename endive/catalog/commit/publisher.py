@@ -19,10 +19,10 @@ from pyiceberg.table.metadata import TableMetadata
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.old_metadata import delete_dropped_files
 from endive.catalog.iceberg import with_log_entry
-from endive.catalog.model.keys import table_key
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.operations import table_rows
+from endive.catalog.operations.stored_tables import put_record
 from endive.errors import NotInCatalogError
 from endive.protocol.requests import Steps
 
@@ -50,7 +50,7 @@ def note_published(
         metadata_version=version,
         metadata_unix_ms=published.last_updated_ms,
     )
-    tx.put(table_key(identifier), new.encoded())
+    yield from put_record(tx, new)
     return True
 
 

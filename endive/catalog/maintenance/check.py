@@ -19,7 +19,8 @@ from pyiceberg.io import FileIO
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.file_io import forget_files
 from endive.catalog.maintenance.files_check import Progress, check_files, missing_files
-from endive.catalog.maintenance.row_check import Finding, check_rows, words_of
+from endive.catalog.maintenance.findings import Finding
+from endive.catalog.maintenance.row_check import check_rows, words_of
 from endive.catalog.model.file_rows import CHANGES, files_by_snapshot
 from endive.catalog.model.names import Identifier, table_of, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore

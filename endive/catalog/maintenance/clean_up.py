@@ -20,11 +20,12 @@ from uuid import UUID
 from endive.catalog.commit.change import TableChange
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord
 from endive.catalog.model.file_rows import ALL, CHANGES, Chain, children_of, files_by_snapshot, rows_for_child
-from endive.catalog.model.keys import files_of, snapshot_key, table_key
+from endive.catalog.model.keys import files_of, snapshot_key
 from endive.catalog.model.names import Identifier
 from endive.catalog.model.transaction import KeyValue, StoreTransaction, TransactionalStore
 from endive.catalog.operations import dropped_tables as dropped
 from endive.catalog.operations.dropped_tables import batches
+from endive.catalog.operations.stored_tables import put_record
 from endive.catalog.operations.table_rows import find_table, whole_view
 from endive.protocol.requests import Steps
 
@@ -113,7 +114,7 @@ def _delete_rows(store: TransactionalStore, identifier: Identifier, uuid: UUID, 
         left = yield from tx.scan(files_of(uuid, snapshot_id))
         if record is not None and not left:
             pending = tuple(one for one in record.pending_deletions if one != snapshot_id)
-            tx.put(table_key(identifier), replace(record, pending_deletions=pending).encoded())
+            yield from put_record(tx, replace(record, pending_deletions=pending))
 
     store.transact(remove_entry)
 

@@ -13,9 +13,10 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, FileFormat, ManifestFile
 
 from endive.catalog.commit.manifests import read_entries
+from endive.catalog.maintenance.findings import Finding
 from endive.catalog.maintenance.lineage import READERS, States, Step, lineage, list_changes
 from endive.catalog.maintenance.raw_lists import ListChange, ManifestKey, key_of
-from endive.catalog.maintenance.row_check import Finding, words_of
+from endive.catalog.maintenance.row_check import words_of
 from endive.catalog.model.catalog_records import SnapshotRecord
 from endive.catalog.model.file_rows import ALL, CHANGES, DELETED, decoded_file
 

@@ -14,11 +14,11 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.snapshots import Snapshot
 
 from endive.catalog.maintenance.candidates import named_by, path_of, reachable
-from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.checkpoint_records import CheckpointRecord
-from endive.catalog.model.keys import TABLES, cloned_key
+from endive.catalog.model.keys import cloned_key
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
-from endive.catalog.operations.table_rows import TableView, whole_view
+from endive.catalog.operations.table_rows import TableView, all_tables, whole_view
+from endive.catalog.operations.uuid_index import find_by_uuid
 from endive.errors import CheckpointGoneError
 from endive.protocol.requests import Steps
 
@@ -68,27 +68,12 @@ def _table_at(store: TransactionalStore, checkpoint: CheckpointRecord, uuid: UUI
         return None  # it has expired, and nobody can open it any more
 
 
-def find_by_uuid(tx: StoreTransaction, uuid: UUID) -> Steps[TableRecord | None]:
-    """Return the record of a table by its uuid; None if there is none."""
-    rows = yield from tx.scan(TABLES.encode())
-    text = str(uuid).encode()
-    for record in (TableRecord.decoded(body) for _, body in rows if text in body):
-        if record.uuid == uuid:
-            return record
-    return None
-
-
 def locations_at(store: TransactionalStore, checkpoints: Sequence[CheckpointRecord]) -> dict[UUID, tuple[str, str]]:
     """Return the names and locations of the tables that checkpoints have, by uuid."""
-
-    def look(tx: StoreTransaction) -> Steps[list[TableRecord]]:
-        rows = yield from tx.scan(TABLES.encode())
-        return [TableRecord.decoded(body) for _, body in rows]
-
     found: dict[UUID, tuple[str, str]] = {}
     for checkpoint in checkpoints:
         with closing(store.at(checkpoint.store_checkpoint)) as past:
-            for one in past.read(look):
+            for one in past.read(all_tables):
                 found[one.uuid] = (".".join(one.identifier), one.metadata.location)
     return found
 
@@ -108,8 +93,7 @@ def owned(paths: Iterable[str], location: str | None) -> list[str]:
 
 def other_locations(tx: StoreTransaction, uuid: UUID) -> Steps[tuple[str, ...]]:
     """Return the locations of all other tables."""
-    rows = yield from tx.scan(TABLES.encode())
-    records = [TableRecord.decoded(body) for _, body in rows]
+    records = yield from all_tables(tx)
     return tuple(one.metadata.location for one in records if one.uuid != uuid)
 
 

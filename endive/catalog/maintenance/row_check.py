@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from endive.catalog.maintenance.findings import Finding
+from endive.catalog.maintenance.part_check import check_parts, check_uuids, record_decoder
 from endive.catalog.model import keys
 from endive.catalog.model.catalog_records import (
     CommitRecord,
@@ -20,23 +22,13 @@ from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.model.view_records import ViewRecord
 from endive.catalog.operations.dropped_tables import DroppedTable
 from endive.catalog.operations.requests import RequestRecord
+from endive.catalog.operations.stored_tables import catalog_record
 from endive.errors import CorruptObjectError
 from endive.protocol.requests import Steps
 from endive.wording import counted
 
 T = TypeVar("T")
 Rows = tuple[KeyValue, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """An inconsistency, and its place: a row's key, a table, a file."""
-
-    place: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +47,13 @@ class RowsReport:
 def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     """Check every row by itself."""
     spaces: dict[str, Rows] = {}
-    by_name = (keys.NAMESPACES, keys.TABLES, keys.VIEWS, keys.DROPPED, keys.CHECKPOINTS, keys.REQUESTS, keys.GRANTS)
-    for space in (*by_name, *BY_UUID):
+    for space in (*SPACES, *BY_UUID):
         spaces[space] = yield from tx.scan(space.encode())
     results = tuple(row for row in spaces[keys.COMMITS] if b"/id/" in row[0])
-    records, findings = _read(spaces[keys.TABLES], TableRecord.decoded, lambda one, _: keys.table_key(one.identifier))
+    catalog = yield from catalog_record(tx)
+    decode = record_decoder(spaces[keys.PARTS])
+    records, findings = _read(spaces[keys.TABLES], decode, lambda one, _: keys.table_key(one.identifier))
+    findings += check_parts(records, spaces[keys.PARTS])
     findings += _read(
         spaces[keys.NAMESPACES], NamespaceRecord.decoded, lambda one, _: keys.namespace_key(one.namespace)
     )[1]
@@ -90,6 +84,7 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
         known = {str(record.uuid) for record in records}
         findings += [Finding(f"{keys.DROPPED}{uuid}", "a table that is there is marked so") for uuid in left & known]
         findings += _strays(spaces, known | left)
+        findings += check_uuids(catalog, records, spaces[keys.UUIDS])
     if len(snapshots) == len(spaces[keys.SNAPSHOTS]):
         rows = tuple(row for row in spaces[keys.FILES] if not _is_leftover(row[0], left, pending))
         findings += _strays_of_snapshots(rows, snapshots)
@@ -99,7 +94,17 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
     return RowsReport(names, findings + _shared_uuids(records), len(spaces[keys.SNAPSHOTS]), leftovers)
 
 
-BY_UUID = (keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.IMPORTED, keys.CLONED)
+SPACES = (
+    keys.NAMESPACES,
+    keys.TABLES,
+    keys.VIEWS,
+    keys.DROPPED,
+    keys.CHECKPOINTS,
+    keys.REQUESTS,
+    keys.GRANTS,
+    keys.UUIDS,
+)
+BY_UUID = (keys.PARTS, keys.SNAPSHOTS, keys.HISTORY, keys.FILES, keys.COMMITS, keys.IMPORTED, keys.CLONED)
 
 
 def _uuid_of(key: bytes, space: str) -> str:

@@ -2,13 +2,15 @@
 
 The records are the truth about a table; `metadata.json` is written from them. A table's record holds all of Iceberg's
 table metadata but its snapshots and its history, which grow with every commit and have rows of their own: a commit
-writes the table's record, its snapshot, a line of history and its files, however long the table has lived.
+writes the table's record, its snapshot, a line of history and its files, however long the table has lived. Large parts
+of a record have rows of their own, too (`endive.catalog.model.table_parts`).
 
 The main fields have plain names (`table_uuid`, `current_snapshot_id`, …); the rest of Iceberg's metadata is in
 `iceberg`, under Iceberg's own names. Decoding is cached: values are immutable, and so are the models made of them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -20,13 +22,15 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from endive.catalog.model.encoding import DecodeCache, SchemaJson, decodes
 from endive.catalog.model.names import Identifier
+from endive.catalog.model.table_parts import digests_in, own_bytes, put_back, take_parts
 
 FORMAT_VERSION = 2
 """Newest version of the records' format that is known here; an older Endive refuses a catalog of a newer one.
 
-1: tables and namespaces. 2: there are checkpoints or cloned tables, whose files an older Endive would delete."""
+1: tables and namespaces. 2: there are checkpoints or cloned tables, whose files an older Endive would delete, or
+records with parts in rows of their own, which it could not read, or an index of uuids, which it would not maintain."""
 PLAIN_FORMAT_VERSION = 1
-"""Version of a catalog without checkpoints and clones."""
+"""Version of a catalog without any of them."""
 
 TABLES_BYTES_CACHED = 4 * 1024 * 1024
 """Size of the cache of table records, in bytes of JSON; decoded they take some ten times as much memory. A record of a
@@ -67,6 +71,8 @@ class CatalogRecord:
     created_unix_ms: int
     warehouse: str = ""
     """Location of tables that are created without one; empty: beside the catalog."""
+    has_uuid_index: bool = False
+    """Whether every table has its row in `__uuids`. Only in format 2: an older Endive would not put them."""
 
     def encoded(self) -> bytes:
         """Return the JSON."""
@@ -75,6 +81,7 @@ class CatalogRecord:
                 "format_version": self.format_version,
                 "created_unix_ms": self.created_unix_ms,
                 "warehouse": self.warehouse,
+                **({"has_uuid_index": True} if self.has_uuid_index else {}),
             }
         )
 
@@ -83,7 +90,12 @@ class CatalogRecord:
     def decoded(body: bytes) -> "CatalogRecord":
         """Return the record of a JSON."""
         fields = from_json(body)
-        return CatalogRecord(fields["format_version"], fields["created_unix_ms"], fields.get("warehouse", ""))
+        return CatalogRecord(
+            fields["format_version"],
+            fields["created_unix_ms"],
+            fields.get("warehouse", ""),
+            fields.get("has_uuid_index", False),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +141,8 @@ class TableRecord:
     """Number of the next line of history."""
     pending_deletions: tuple[int, ...] = ()
     """Expired snapshots whose file rows are still to be deleted (`unswept` in the JSON)."""
+    stored_parts: frozenset[str] = field(default=frozenset(), compare=False)
+    """Digests of the parts that have a row of their own (`endive.catalog.model.table_parts`)."""
 
     @property
     def uuid(self) -> UUID:
@@ -141,7 +155,17 @@ class TableRecord:
         return self.metadata_version != self.version
 
     def encoded(self) -> bytes:
-        """Return the JSON."""
+        """Return the JSON of the whole record."""
+        return decoded_table.add(to_json(self._fields()), self)
+
+    def stored(self) -> tuple[bytes, dict[str, bytes]]:
+        """Return the JSON of the record without its large parts, and the parts by their digests."""
+        fields = self._fields()
+        parts = take_parts(fields, self.metadata.schemas, self.stored_parts)
+        record = replace(self, stored_parts=frozenset(parts))
+        return decoded_table.add(to_json(fields), record, own_bytes(parts)), parts
+
+    def _fields(self) -> dict[str, Any]:
         iceberg = BaseModel.model_dump(  # as PyIceberg's, but faster
             self.metadata, mode="json", exclude=STORED_ELSEWHERE, exclude_none=True, by_alias=True
         )
@@ -154,34 +178,40 @@ class TableRecord:
             "schemas": [schema_json(one) for one in self.metadata.schemas],
         }
         fields = {ours: iceberg.pop(theirs, None) for ours, theirs in TABLE_FIELDS.items()}
-        body = to_json(
-            {
-                "namespace": self.identifier[:-1],
-                "table_name": self.identifier[-1],
-                **fields,
-                "schema": schema,
-                "iceberg": iceberg,
-                "version": self.version,
-                "metadata_location": self.metadata_location,
-                "metadata_version": self.metadata_version,
-                "metadata_unix_ms": self.metadata_unix_ms,
-                "snapshots_made": self.snapshots_made,
-                "history_length": self.history_length,
-                **({"unswept": self.pending_deletions} if self.pending_deletions else {}),
-            }
-        )
-        return decoded_table.add(body, self)
+        return {
+            "namespace": self.identifier[:-1],
+            "table_name": self.identifier[-1],
+            **fields,
+            "schema": schema,
+            "iceberg": iceberg,
+            "version": self.version,
+            "metadata_location": self.metadata_location,
+            "metadata_version": self.metadata_version,
+            "metadata_unix_ms": self.metadata_unix_ms,
+            "snapshots_made": self.snapshots_made,
+            "history_length": self.history_length,
+            **({"unswept": self.pending_deletions} if self.pending_deletions else {}),
+        }
 
     @staticmethod
     def decoded(body: bytes) -> "TableRecord":
-        """Return the record of a JSON."""
+        """Return the record of a JSON that has all its parts. Records of tables are read by `read_record`."""
         return decoded_table(body)
 
 
-@decodes("a table's record")
-def decode_table(body: bytes) -> TableRecord:
-    """Decode a JSON, past the cache."""
-    fields = from_json(body)
+def decode_table(body: bytes, parts: Mapping[str, bytes] | None = None) -> TableRecord:
+    """Decode a JSON, past the cache. `parts`: rows of parts that this process does not hold."""
+
+    @decodes("a table's record")
+    def decode(body: bytes) -> TableRecord:
+        fields = from_json(body)
+        put_back(fields, parts or {})
+        return _from_fields(fields)
+
+    return decode(body)
+
+
+def _from_fields(fields: dict[str, Any]) -> TableRecord:
     iceberg: dict[str, Any] = fields["iceberg"] | fields["schema"]
     iceberg |= {theirs: fields[ours] for ours, theirs in TABLE_FIELDS.items() if fields[ours] is not None}
     return TableRecord(
@@ -194,6 +224,7 @@ def decode_table(body: bytes) -> TableRecord:
         snapshots_made=fields["snapshots_made"],
         history_length=fields["history_length"],
         pending_deletions=tuple(fields.get("unswept", ())),
+        stored_parts=digests_in(fields),
     )
 
 

@@ -23,26 +23,29 @@ class DecodeCache(Generic[T]):
     def __init__(self, decode: Callable[[bytes], T], bytes_max: int) -> None:
         self._decode = decode
         self._bytes_max = bytes_max
-        self._records: dict[bytes, T] = {}
+        self._records: dict[bytes, tuple[T, int]] = {}
         self._lock = Lock()
         self.bytes_held = 0
         """Bytes of JSON in the cache."""
 
-    def add(self, body: bytes, record: T) -> bytes:
-        """Add a record under its JSON; return the JSON."""
+    def add(self, body: bytes, record: T, elsewhere_bytes: int = 0) -> bytes:
+        """Add a record under its JSON; return the JSON. `elsewhere_bytes`: the size of its parts in other rows."""
         with self._lock:
-            if body not in self._records:
-                self.bytes_held += len(body)
-            self._records[body] = record
+            known = self._records.get(body)
+            self.bytes_held += len(body) + elsewhere_bytes if known is None else 0
+            self._records[body] = record, len(body) + elsewhere_bytes if known is None else known[1]
             while self.bytes_held > self._bytes_max:
-                oldest = next(iter(self._records))
-                del self._records[oldest]
-                self.bytes_held -= len(oldest)
+                self.bytes_held -= self._records.pop(next(iter(self._records)))[1]
         return body
+
+    def held(self, body: bytes) -> T | None:
+        """Return the record of a JSON; None if it is not in the cache."""
+        held = self._records.get(body)
+        return None if held is None else held[0]
 
     def __call__(self, body: bytes) -> T:
         """Return the record of a JSON."""
-        record = self._records.get(body)
+        record = self.held(body)
         if record is None:
             record = self._decode(body)
             self.add(body, record)

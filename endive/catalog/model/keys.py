@@ -4,6 +4,8 @@
     __namespaces/{namespace}                     a namespace
     __tables/{namespace}/{table}                 a table
     __views/{namespace}/{view}                   a view
+    __uuids/{uuid}                               the name of the table with this uuid
+    __parts/{uuid}/{digest}                      a large part of a table's record
     __snapshots/{uuid}/{snapshot id}             a snapshot of a table
     __history/{uuid}/{number}                    when which snapshot became current
     __files/{uuid}/{snapshot id}/{path}          a file that a snapshot added, deleted, or has from an expired ancestor
@@ -33,6 +35,8 @@ CATALOG = b"__catalog"
 NAMESPACES = "__namespaces/"
 TABLES = "__tables/"
 VIEWS = "__views/"
+UUIDS = "__uuids/"
+PARTS = "__parts/"
 SNAPSHOTS = "__snapshots/"
 HISTORY = "__history/"
 FILES = "__files/"
@@ -117,6 +121,16 @@ def view_from(key: bytes) -> Identifier:
     """Return the view whose key this is."""
     namespace, _, view = key.decode().removeprefix(VIEWS).partition("/")
     return (*_split(namespace), unquote(view))
+
+
+def uuid_key(uuid: UUID) -> bytes:
+    """Return the key of the name of a table, by its uuid."""
+    return f"{UUIDS}{uuid}".encode()
+
+
+def parts_of(uuid: UUID | str) -> bytes:
+    """Return the prefix of the parts of a table's record."""
+    return f"{PARTS}{uuid}/".encode()
 
 
 @lru_cache(maxsize=4096)

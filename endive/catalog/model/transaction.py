@@ -26,6 +26,10 @@ class StoreTransaction(Protocol):
         """Return the rows whose keys start with `prefix`, sorted by key."""
         ...
 
+    def scan_many(self, prefixes: Sequence[bytes]) -> Steps[tuple[tuple[KeyValue, ...], ...]]:
+        """Return what `scan` does, for each prefix, in as many round trips as for one."""
+        ...
+
     def put(self, key: bytes, value: bytes) -> None:
         """Set the value of a key."""
         ...

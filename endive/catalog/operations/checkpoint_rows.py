@@ -21,10 +21,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from endive.catalog.model.catalog_records import FORMAT_VERSION, CatalogRecord
 from endive.catalog.model.checkpoint_records import CheckpointRecord
-from endive.catalog.model.keys import CATALOG, CHECKPOINTS, checkpoint_key
+from endive.catalog.model.keys import CHECKPOINTS, checkpoint_key
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
+from endive.catalog.operations.stored_tables import raise_format
 from endive.errors import AlreadyInCatalogError, NotInCatalogError
 from endive.protocol.requests import Steps
 
@@ -59,16 +59,8 @@ def begin_checkpoint(tx: StoreTransaction, record: CheckpointRecord, now_ms: int
     found = yield from find_checkpoint(tx, record.name)
     if found is not None and found.is_finished and not found.is_expired(now_ms):
         raise AlreadyInCatalogError("Checkpoint", record.name)
-    yield from raise_format(tx)
+    yield from raise_format(tx)  # an older Endive would delete the files of checkpoints
     tx.put(checkpoint_key(record.name), record.encoded())
-
-
-def raise_format(tx: StoreTransaction) -> Steps[None]:
-    """Keep an older Endive from opening the catalog: it would delete the files of checkpoints."""
-    body = yield from tx.get(CATALOG)
-    record = CatalogRecord.decoded(body) if body is not None else None
-    if record is not None and record.format_version < FORMAT_VERSION:
-        tx.put(CATALOG, replace(record, format_version=FORMAT_VERSION).encoded())
 
 
 def finish_checkpoint(tx: StoreTransaction, record: CheckpointRecord, store_checkpoint: str) -> Steps[bool]:

@@ -33,6 +33,7 @@ from endive.catalog.model.keys import (
     files_of,
     history_of,
     imported_key,
+    parts_of,
     snapshots_of,
 )
 from endive.catalog.model.names import text_of
@@ -106,7 +107,7 @@ def require_cleared(tx: StoreTransaction, uuid: UUID) -> Steps[None]:
 def rows_of(tx: StoreTransaction, uuid: UUID) -> Steps[list[bytes]]:
     """Return the keys of all rows under a table's uuid."""
     keys: list[bytes] = []
-    for prefix in (snapshots_of(uuid), history_of(uuid), files_of(uuid), commits_of(uuid)):
+    for prefix in (parts_of(uuid), snapshots_of(uuid), history_of(uuid), files_of(uuid), commits_of(uuid)):
         rows = yield from tx.scan(prefix)
         keys += [key for key, _ in rows]
     for key in (imported_key(uuid), cloned_key(uuid)):

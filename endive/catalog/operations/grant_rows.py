@@ -4,12 +4,12 @@ All grants of one user or group are one row, so that a request needs one row for
 deletes the grants on what it drops in the same transaction: nothing created later under the name or uuid inherits them.
 """
 
-from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.grants import Grantee, GrantsRecord, Place, Privilege
 from endive.catalog.model.keys import GRANTS, TABLES, VIEWS, grants_key, table_from, table_key, view_from, view_key
 from endive.catalog.model.names import Identifier
 from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.model.view_records import ViewRecord
+from endive.catalog.operations.stored_tables import uuid_in
 from endive.protocol.requests import Steps
 
 
@@ -69,7 +69,7 @@ def uuid_in_store(tx: StoreTransaction, kind: str, identifier: Identifier) -> St
     body = yield from tx.get(table_key(identifier) if kind == "table" else view_key(identifier))
     if body is None:
         return None
-    return str(TableRecord.decoded(body).uuid) if kind == "table" else ViewRecord.decoded(body).uuid
+    return str(uuid_in(body)) if kind == "table" else ViewRecord.decoded(body).uuid
 
 
 def names_by_uuid(tx: StoreTransaction, kind: str, uuids: frozenset[str]) -> Steps[dict[str, Identifier]]:
@@ -81,7 +81,7 @@ def names_by_uuid(tx: StoreTransaction, kind: str, uuids: frozenset[str]) -> Ste
     found: dict[str, Identifier] = {}
     for key, body in rows:
         if any(text in body for text in texts):
-            uuid = str(TableRecord.decoded(body).uuid) if kind == "table" else ViewRecord.decoded(body).uuid
+            uuid = str(uuid_in(body)) if kind == "table" else ViewRecord.decoded(body).uuid
             if uuid in uuids:
                 found[uuid] = table_from(key) if kind == "table" else view_from(key)
     return found

@@ -36,6 +36,7 @@ from endive.catalog.model.keys import (
     snapshot_key,
     snapshots_of,
     table_key,
+    uuid_key,
     view_from,
 )
 from endive.catalog.model.names import Identifier, text_of
@@ -43,7 +44,9 @@ from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.model.view_records import ViewRecord
 from endive.catalog.operations.checkpoint_rows import find_checkpoint
 from endive.catalog.operations.dropped_tables import DroppedTable, find_dropped
+from endive.catalog.operations.stored_tables import put_record, read_record, read_records
 from endive.catalog.operations.table_rows import TableView, whole_view
+from endive.catalog.operations.uuid_index import put_uuid
 from endive.errors import NotInCatalogError
 from endive.protocol.requests import Steps
 
@@ -108,6 +111,8 @@ class Plan:
 
     report: RestoreReport
     puts: dict[bytes, bytes] = field(default_factory=dict)
+    tables: list[TableRecord] = field(default_factory=list)
+    """Records of tables, which are put with their parts and their uuids."""
     deletes: set[bytes] = field(default_factory=set)
     not_cleared: NotCleared | None = None
 
@@ -120,7 +125,7 @@ def load_state(tx: StoreTransaction) -> Steps[CatalogState]:
     rows = yield from tx.scan(TABLES.encode())
     tables: dict[UUID, TableState] = {}
     for _, body in rows:
-        record = TableRecord.decoded(body)
+        record = yield from read_record(tx, body)
         view = yield from whole_view(tx, record)
         extra: dict[bytes, bytes] = {}
         for key in (imported_key(record.uuid), cloned_key(record.uuid)):
@@ -141,12 +146,13 @@ def plan(tx: StoreTransaction, state: CatalogState, checkpoint: CheckpointRecord
     if found is None or found.id != checkpoint.id:
         raise NotInCatalogError("Checkpoint", checkpoint.name, "it was deleted or has expired meanwhile")
     rows = yield from tx.scan(TABLES.encode())
-    now = {record.uuid: record for record in (TableRecord.decoded(body) for _, body in rows)}
+    records = yield from read_records(tx, rows)
+    now = {record.uuid: record for record in records}
     planned = Plan(RestoreReport(checkpoint.name))
     dropped = [record for uuid, record in now.items() if uuid not in state.tables]
     for record in dropped:
         planned.puts[dropped_key(record.uuid)] = DroppedTable(record, False).encoded()
-        planned.deletes.add(table_key(record.identifier))
+        planned.deletes |= {table_key(record.identifier), uuid_key(record.uuid)}
     renamed: list[str] = []
     changed: list[str] = []
     created: list[str] = []
@@ -175,7 +181,8 @@ def plan(tx: StoreTransaction, state: CatalogState, checkpoint: CheckpointRecord
                 changed += [name] if mark is None else []
     namespaces = yield from _plan_namespaces(tx, planned, state)
     views = yield from _plan_views(tx, planned, state, now_ms)
-    planned.deletes -= planned.puts.keys()  # a name that another table has now
+    names = {table_key(record.identifier) for record in planned.tables}  # a name may be another table's now
+    planned.deletes -= planned.puts.keys() | names
     planned.report = replace(
         planned.report,
         changed=tuple(changed),
@@ -200,6 +207,9 @@ def apply_restore(
         tx.delete(key)
     for key, value in planned.puts.items():
         tx.put(key, value)
+    for record in planned.tables:
+        yield from put_record(tx, record)
+        put_uuid(tx, record.uuid, record.identifier)
     return planned.report
 
 
@@ -240,7 +250,7 @@ def _come_back(planned: Plan, table: TableState, now_ms: int) -> None:
     planned.puts |= {key: encoded_history(entry) for key, entry in table.view.history}
     planned.puts |= table.extra
     back = replace(record, version=max(record.version + 1, now_ms), pending_deletions=())
-    planned.puts[table_key(record.identifier)] = back.encoded()
+    planned.tables.append(replace(back, stored_parts=frozenset()))  # the rows of its parts are gone as well
     planned.deletes.discard(dropped_key(uuid))
 
 
@@ -268,9 +278,7 @@ def _go_back(
         length += 1
     changes = {"metadata": metadata.model_copy(update={"last_updated_ms": now_ms})} if has_changed else {}
     record = replace(base, identifier=target.identifier, history_length=length, **changes)  # type: ignore[arg-type]
-    planned.puts[table_key(target.identifier)] = replace(
-        record, version=base.version + 1 if has_changed or is_back else base.version
-    ).encoded()
+    planned.tables.append(replace(record, version=base.version + 1 if has_changed or is_back else base.version))
     return has_changed or is_back
 
 

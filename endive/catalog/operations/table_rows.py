@@ -25,6 +25,7 @@ from endive.catalog.model.keys import (
     table_from,
     table_key,
     tables_in,
+    uuid_key,
     view_key,
 )
 from endive.catalog.model.names import Identifier, text_of
@@ -32,6 +33,8 @@ from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.operations.dropped_tables import DroppedTable, require_cleared, rows_of
 from endive.catalog.operations.grant_rows import forget_place
 from endive.catalog.operations.namespaces import require_namespace
+from endive.catalog.operations.stored_tables import put_record, read_record, read_records
+from endive.catalog.operations.uuid_index import put_uuid, require_unused_uuid
 from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
 
@@ -60,7 +63,10 @@ class TableView:
 def find_table(tx: StoreTransaction, identifier: Identifier) -> Steps[TableRecord | None]:
     """Return a table's record; None if there is no such table."""
     body = yield from tx.get(table_key(identifier))
-    return None if body is None else TableRecord.decoded(body)
+    if body is None:
+        return None
+    record = yield from read_record(tx, body)
+    return record
 
 
 def require_table(tx: StoreTransaction, identifier: Identifier, hint: str = "") -> Steps[TableRecord]:
@@ -94,8 +100,7 @@ def whole_view(tx: StoreTransaction, record: TableRecord) -> Steps[TableView]:
     """Return the view of a table with all its snapshots and all its history."""
     if not record.snapshots_made and not record.history_length:
         return TableView(record, (), ())
-    rows = yield from tx.scan(snapshots_of(record.uuid))
-    lines = yield from tx.scan(history_of(record.uuid))
+    rows, lines = yield from tx.scan_many((snapshots_of(record.uuid), history_of(record.uuid)))
     snapshots = sorted((SnapshotRecord.decoded(body) for _, body in rows), key=lambda one: one.ordinal)
     return TableView(record, tuple(snapshots), tuple((key, decoded_history(body)) for key, body in lines))
 
@@ -120,7 +125,8 @@ def list_tables(tx: StoreTransaction, namespace: Identifier) -> Steps[tuple[Iden
 def all_tables(tx: StoreTransaction) -> Steps[tuple[TableRecord, ...]]:
     """Return the records of all tables."""
     rows = yield from tx.scan(TABLES.encode())
-    return tuple(TableRecord.decoded(body) for _, body in rows)
+    records = yield from read_records(tx, rows)
+    return tuple(records)
 
 
 def create_table(
@@ -144,14 +150,15 @@ def create_table(
     if not has_new_uuid:
         yield from require_unused_uuid(tx, record.uuid)
         yield from require_cleared(tx, record.uuid)
-    _put_table(tx, rows, record)
+    yield from _put_table(tx, rows, record)
     return record.version
 
 
-def _put_table(tx: StoreTransaction, rows: Sequence[KeyValue], record: TableRecord) -> None:
+def _put_table(tx: StoreTransaction, rows: Sequence[KeyValue], record: TableRecord) -> Steps[None]:
     for key, value in rows:
         tx.put(key, value)
-    tx.put(table_key(record.identifier), record.encoded())
+    yield from put_record(tx, record)
+    put_uuid(tx, record.uuid, record.identifier)
 
 
 def replace_table(
@@ -173,7 +180,7 @@ def replace_table(
         for key in old:
             tx.delete(key)
         record = replace(record, version=there.version + 1, metadata_version=there.version + 1)
-        _put_table(tx, rows, record)
+        yield from _put_table(tx, rows, record)
         return record.version
     yield from drop_table(tx, record.identifier, there.uuid)
     version = yield from create_table(tx, rows, record, has_new_uuid, is_retry)
@@ -190,15 +197,6 @@ def rename_taken(kind: str, source: Identifier, target: Identifier) -> AlreadyIn
     """Return the error of a rename to a name that another table or view has."""
     text = text_of(target)
     return AlreadyInCatalogError(kind, text, f"Cannot rename {text_of(source)} to {text}. {kind} already exists")
-
-
-def require_unused_uuid(tx: StoreTransaction, uuid: UUID) -> Steps[None]:
-    """Raise if a table of this uuid is in the catalog: both would share their rows, and a drop would delete them."""
-    rows = yield from tx.scan(TABLES.encode())
-    text = str(uuid).encode()
-    for record in (TableRecord.decoded(body) for _, body in rows if text in body):
-        if record.uuid == uuid:
-            raise AlreadyInCatalogError("Table", f"{text_of(record.identifier)}, with the same uuid {uuid}")
 
 
 def drop_table(
@@ -221,6 +219,7 @@ def drop_table(
         raise CommitConflictError(text_of(identifier), f"{problem}; stop its writers, then drop it")
     tx.put(dropped_key(record.uuid), DroppedTable(record, purge, is_confined).encoded())
     tx.delete(table_key(identifier))
+    tx.delete(uuid_key(record.uuid))
     yield from forget_place(tx, Place("table", uuid=str(record.uuid)))
     return record
 
@@ -240,5 +239,6 @@ def rename_table(tx: StoreTransaction, source: Identifier, target: Identifier, u
     if (yield from tx.get(view_key(target))) is not None:
         raise rename_taken("View", source, target)
     tx.delete(table_key(source))
-    tx.put(table_key(target), replace(record, identifier=target).encoded())
+    yield from put_record(tx, replace(record, identifier=target))
+    put_uuid(tx, record.uuid, target)
     return record.uuid

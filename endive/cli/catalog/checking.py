@@ -9,7 +9,7 @@ from endive.catalog import KVCatalog
 from endive.catalog.connection import FOLDER, open_place, url_of
 from endive.catalog.maintenance.check import CatalogReport
 from endive.catalog.maintenance.check import check as check_catalog
-from endive.catalog.maintenance.row_check import Finding
+from endive.catalog.maintenance.findings import Finding
 from endive.cli.catalog.arguments import Endpoint, Json, Properties, Url, as_typed, opened, reach, require_lasting
 from endive.cli.catalog.rendering import print_json
 from endive.cli.console import output, progress_to

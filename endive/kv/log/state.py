@@ -18,6 +18,9 @@ from endive.kv.log.recent import Recent
 from endive.kv.log.wal import WAL, WalEntry, decode_entries, paths_between, replay
 from endive.kv.manifest import StoreManifest
 from endive.kv.manifest_format import MANIFESTS
+from endive.kv.sst.reading import TableCache
+from endive.kv.sst.warming import warm
+from endive.protocol.beside import beside
 from endive.protocol.fencing import contiguous_end
 from endive.protocol.requests import GetAll, Steps, ask
 from endive.protocol.sequenced import Numbered, newest, newest_listed
@@ -94,6 +97,16 @@ def newest_state() -> Steps[StoreState | None]:
     if manifest is None:
         return None
     return (yield from refreshed(state_at(manifest)))
+
+
+def newest_state_warmed(keys: Sequence[bytes], cache: TableCache) -> Steps[StoreState | None]:
+    """Return the newest state, and read some of its rows ahead, in the same round trips."""
+    manifest = yield from newest(MANIFESTS)
+    if manifest is None:
+        return None
+    if not keys:
+        return (yield from refreshed(state_at(manifest)))
+    return (yield from beside(refreshed(state_at(manifest)), warm(manifest.value.runs, keys, cache)))
 
 
 def refreshed(state: StoreState, is_behind: bool = False, read: tuple[WalEntry, ...] = ()) -> Steps[StoreState]:

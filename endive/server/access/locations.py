@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 
 from endive.catalog.commit.manifests import read_list
 from endive.catalog.maintenance.candidates import path_of
-from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.grants import Privilege
 from endive.catalog.model.keys import TABLES, VIEWS, table_key, view_key
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.model.view_records import ViewRecord
+from endive.catalog.operations.stored_tables import location_in, uuid_in
 from endive.errors import CorruptObjectError
 from endive.protocol.requests import Steps
 from endive.server.access.guard import ObjectKind
@@ -167,7 +167,7 @@ def _location(tx: StoreTransaction, kind: ObjectKind, name: Identifier) -> Steps
     if body is None:
         return None
     if kind == "table":
-        return TableRecord.decoded(body).metadata.location
+        return location_in(body)
     return str(ViewRecord.decoded(body).metadata.get("location", ""))
 
 
@@ -186,8 +186,7 @@ def _is_taken(tx: StoreTransaction, location: str, own_uuid: str) -> Steps[bool]
 def _place(space: str, body: bytes) -> tuple[str, str]:
     """Return the location and the uuid of a table's or view's record."""
     if space == TABLES:
-        table = TableRecord.decoded(body)
-        return table.metadata.location, table.uuid.hex
+        return location_in(body), uuid_in(body).hex
     view = ViewRecord.decoded(body)
     return str(view.metadata.get("location", "")), view.uuid.replace("-", "")
 

@@ -114,7 +114,9 @@ class CatalogState:
 
 def _with_snapshot(table: TableMetadata, proposal: IntentionRecord) -> TableMetadata:
     """Return the table with one more snapshot of the proposal's kind, and its manifest instead of those it merged."""
-    kind = SNAPSHOT_KINDS.index(proposal.snapshot)
+    if proposal.retained_max is not None:
+        return replace(table, retained=min(table.retained, proposal.retained_max))
+    kind = None if proposal.snapshot is None else SNAPSHOT_KINDS.index(proposal.snapshot)
     snapshots = tuple(count + (index == kind) for index, count in enumerate(table.snapshots))
-    merged = proposal.manifests_merged.get(table.table_id, 0)
-    return replace(table, snapshots=snapshots, manifests=table.manifests + 1 - merged)
+    manifests = table.manifests + 1 - proposal.manifests_merged.get(table.table_id, 0)
+    return replace(table, snapshots=snapshots, manifests=manifests, retained=table.retained + 1)

@@ -25,6 +25,8 @@ class TableMetadata:
     """Commits so far by the kind of their snapshot, in the order of `SNAPSHOT_KINDS`."""
     manifests: int = 1
     """Manifests of the current snapshot."""
+    retained: int = 0
+    """Snapshots in the table metadata, less those at the beginning of the run."""
 
     def with_version(self, new_version: int) -> "TableMetadata":
         """Return the table at another version."""
@@ -74,10 +76,12 @@ class IntentionRecord:
     size_bytes: int = 100
     reads: Mapping[int, frozenset[int] | None] = field(default_factory=dict)
     """Serializable isolation: tables (and partitions, where tracked) that must not have changed either."""
-    snapshot: SnapshotKind = "append"
-    """Kind of the snapshot that the commit makes."""
+    snapshot: SnapshotKind | None = "append"
+    """Kind of the snapshot that the commit makes. None: it is maintenance."""
     manifests_merged: Mapping[int, int] = field(default_factory=dict)
     """Table to the manifests that the commit has merged into its own."""
+    retained_max: int | None = None
+    """The commit expires snapshots: at most so many are left, less those at the beginning. None: it adds one."""
     appends_max: int = APPENDS_MAX
     """Appends of this commit: a refused one is sent again, at the offset that the refusal reports."""
     deadline_ms: float | None = None

@@ -142,6 +142,9 @@ def _options(config: Configuration) -> CommitOptions:
         manifest_list_growth_bytes=transaction.manifest_list_growth_bytes,
         manifest_file_bytes=transaction.manifest_file_bytes,
         table_metadata_bytes=transaction.table_metadata_bytes,
+        snapshot_bytes=transaction.snapshot_bytes,
+        table_snapshots=transaction.table_snapshots,
+        snapshots_kept=transaction.snapshots_kept,
         entry_bytes=config.catalog.log_entry_size,
     )
 

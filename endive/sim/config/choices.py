@@ -143,7 +143,8 @@ class Choices:
     def merges_manifests(self) -> bool:
         """Whether an operation merges manifests once a table has enough of them."""
         merging = [kind for kind in OPERATION_TYPES if OPERATIONS[kind].merges]
-        return self.transaction.manifest_min_count_to_merge > 0 and self.weight(*merging)
+        merges = self.transaction.manifest_min_count_to_merge > 0 and self.weight(*merging)
+        return merges or self.weight("rewrite_manifests")
 
     @property
     def merges(self) -> bool:

@@ -24,6 +24,9 @@ OF_TABLES = frozenset(
         "manifest_list_growth_bytes",
         "table_metadata_bytes",
         "table_manifests",
+        "snapshot_bytes",
+        "table_snapshots",
+        "snapshots_kept",
     }
 )
 """Keys that describe the tables, whichever class writes them."""

@@ -293,10 +293,14 @@ def _adjusted(profile: Profile, config: Configuration) -> Profile:
     latencies = {
         name: row for name, row in profile.latencies.items() if storage.failure_latency or not name.endswith("_failure")
     } | explicit
-    given = explicit.get("manifest_list_read") or explicit.get("read")
-    lists = config.transaction
-    if (lists.manifest_list_growth_bytes or lists.manifest_list_mode == "append") and not given:
-        latencies["manifest_list_read"] = _grown(latencies, config.transaction.manifest_list_bytes)
+    tables = config.transaction
+    lists_grow = tables.manifest_list_growth_bytes > 0 or tables.manifest_list_mode == "append"
+    for kind, grows, size_bytes in (
+        ("manifest_list", lists_grow, tables.manifest_list_bytes),
+        ("table_metadata", tables.snapshot_bytes > 0, tables.table_metadata_bytes),
+    ):
+        if grows and not (explicit.get(f"{kind}_read") or explicit.get("read")):
+            latencies[f"{kind}_read"] = _grown(latencies, kind, size_bytes)
     return replace(
         profile,
         latencies=latencies,
@@ -309,14 +313,14 @@ def _adjusted(profile: Profile, config: Configuration) -> Profile:
     )
 
 
-def _grown(latencies: Mapping[str, LatencyDistribution], size_bytes: int) -> LatencyDistribution:
-    """Return the read latency of a growing manifest list.
+def _grown(latencies: Mapping[str, LatencyDistribution], kind: str, size_bytes: int) -> LatencyDistribution:
+    """Return the read latency of a kind of object that grows.
 
     It is the profile's at the initial size, and grows with each MiB as that of a write does, if both are lognormal;
     else it stays the profile's.
     """
-    read = latencies.get("manifest_list_read", latencies["read"])
-    write = latencies.get("manifest_list_write", latencies["write"])
+    read = latencies.get(f"{kind}_read", latencies["read"])
+    write = latencies.get(f"{kind}_write", latencies["write"])
     if isinstance(read, LognormalLatency) and isinstance(write, SizeBasedLatency):
         per_mib_ms = write.latency_per_mib_ms
         base_ms = max(math.exp(read.mu) - per_mib_ms * size_bytes / BYTES_PER_MIB, 0.0)

@@ -251,6 +251,22 @@ _LAYOUT_RULES = (
     ),
 )
 
+_GROWTH_RULES = (
+    _Rule(
+        ("transaction.snapshot_bytes",),
+        lambda c: c.sized(("read", "table_metadata"), ("write", "table_metadata")),
+        "catalog.table_metadata_inlined = false, and a latency that depends on size",
+    ),
+    _Rule(
+        _keys("transaction", "table_snapshots", "snapshots_kept"),
+        lambda c: c.transaction.snapshot_bytes > 0,
+        "transaction.snapshot_bytes",
+    ),
+    _Rule(
+        ("transaction.snapshots_kept",), lambda c: c.weight("expire_snapshots"), "expire_snapshots in operation_types"
+    ),
+)
+
 _RETRY_RULES = (
     _Rule(
         ("transaction.append_attempts",),
@@ -270,7 +286,15 @@ _RETRY_RULES = (
     _Rule(("transaction.retry_backoff.multiplier",), lambda c: c.transaction.retry != 1, "at least two retries"),
 )
 
-_RULES = (*_STORAGE_RULES, *_CATALOG_RULES, *_WORKLOAD_RULES, *_CONFLICT_RULES, *_LAYOUT_RULES, *_RETRY_RULES)
+_RULES = (
+    *_STORAGE_RULES,
+    *_CATALOG_RULES,
+    *_WORKLOAD_RULES,
+    *_CONFLICT_RULES,
+    *_LAYOUT_RULES,
+    *_GROWTH_RULES,
+    *_RETRY_RULES,
+)
 
 
 _VALUE_RULES = (

@@ -254,6 +254,10 @@ class OperationTypes(Section):
         0.0, description="Iceberg's `newReplacePartitions`: validates only if serializable"
     )
     rewrite: Weight = Field(0.0, description="Iceberg's `newRewrite` (compaction): validates overwrites, not appends")
+    expire_snapshots: Weight = Field(
+        0.0, description="removes snapshots from the table metadata, down to `snapshots_kept`"
+    )
+    rewrite_manifests: Weight = Field(0.0, description="merges all manifests of a table into one")
 
     @property
     def total(self) -> float:
@@ -376,9 +380,21 @@ class TransactionSection(Section):
         "table", description="a manifest list for each table, or for each partition: lengths, and appends of ML+"
     )
     manifest_list_bytes: Bytes = Field(10 * 1024, description="size of a manifest list")
-    manifest_list_growth_bytes: Bytes = Field(0, description="bytes that each commit adds to its table's manifest list")
+    manifest_list_growth_bytes: Bytes = Field(
+        0,
+        description="bytes of a manifest in its table's manifest list, beyond those at the beginning: a commit adds "
+        "one, merging manifests removes some",
+    )
     manifest_file_bytes: Bytes = Field(100 * 1024, description="size of a manifest file")
-    table_metadata_bytes: Bytes = Field(10 * 1024, description="size of table metadata that is not inlined")
+    table_metadata_bytes: Bytes = Field(
+        10 * 1024,
+        description="size of table metadata that is not inlined, without snapshots if snapshot_bytes is given",
+    )
+    snapshot_bytes: Annotated[Bytes, Field(le=10**9)] = Field(
+        0, description="bytes that each snapshot adds to its table's metadata, such as 1000; 0: the size stays the same"
+    )
+    table_snapshots: Whole = Field(0, description="snapshots that a table has at the beginning")
+    snapshots_kept: Count = Field(1, description="expire_snapshots: snapshots of a table that an expiry leaves")
     retry_backoff: RetryBackoff = Field(RetryBackoff(), description="waits between retries")
 
 

@@ -65,7 +65,7 @@ R_STORAGE, R_CATALOG, R_BACKOFF, R_CONFLICT, R_ARRIVAL, R_THINK, R_RUNTIME, R_OP
     np.arange(10)
 )
 
-OPERATIONS = 8  # types of `OPERATION_TYPES`
+OPERATIONS = 10  # types of `OPERATION_TYPES`
 SNAPSHOT_KINDS = 3
 
 # Costs: second index of `c.costs`.
@@ -123,16 +123,16 @@ def _record(numbers: str, **others: object) -> np.dtype[np.void]:
 CONFIG = _record(
     "horizon bucket_shift cls classes writers interval stagger bound at_bound at_backoff at_rate rate_count "
     "rate_period burst_every burst_length row_written row_tables row_odds class_tables any_tracked list_base "
-    "parts stride by_kind any_by_kind at_kinds at_manifests d_kinds d_merged "
+    "parts stride by_kind any_by_kind at_kinds at_manifests at_retained d_kinds d_merged "
     "tables tables_per_txn tables_written tracked granularity groups serializable "
     "appending entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
-    "list_varies run_fixed root_reads tail "
+    "list_varies metadata_bytes snapshot_bytes first_manifests retained_max counts_growth run_fixed root_reads tail "
     "has_backoff backoff_before_read ml_append appends_max list_entry_bytes list_seal_bytes keeps_entries "
     "lists_per_partition lists "
     "has_station workers batches workers_per_table wait_max polled server_retries at_workers at_batches "
     "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight at_full "
-    "d_written d_parts d_seen d_start d_new d_known d_sealed d_size versions",
+    "d_written d_parts d_seen d_start d_new d_known d_sealed d_size d_metadata versions",
     entry_read_ms=np.float64,
     probability=np.float64,
     concurrent_manifests=np.float64,
@@ -145,6 +145,8 @@ CONFIG = _record(
     op_selects=(np.int64, (OPERATIONS,)),  # missed commits count by the kind of their snapshot
     op_reads=(np.int64, (OPERATIONS,)),  # snapshot kinds that a validation reads, as bits
     op_conflicts=(np.int64, (OPERATIONS,)),  # snapshot kinds that can conflict, as bits
+    op_expires=(np.int64, (OPERATIONS,)),  # it removes snapshots, and adds none
+    op_merges_all=(np.int64, (OPERATIONS,)),  # it merges all manifests; a retry keeps what it has merged
     op_merges=(np.int64, (OPERATIONS,)),  # manifests from which on it merges them; 0: never
     dist_table=(np.uint64, (DISTRIBUTIONS,)),  # where its curve begins
     dist_scale=(np.float64, (DISTRIBUTIONS,)),  # ticks, at the size that is usual for the distribution
@@ -433,9 +435,12 @@ def tally(g, t, kind, count):
 
 @inlined
 def request_scale(c, d, kind):
-    """Return the scale of a request's distribution; a manifest list has the size that the snapshot says."""
-    grows = kind == LIST_READ or kind == LIST_WRITE or kind == HISTORY_READ
-    return scale_for(c, kind, d[c.d_seen + c.d_size]) if c.list_varies == 1 and grows else c.dist_scale[kind]
+    """Return the scale of a request's distribution; lists and metadata have the size that the snapshot says."""
+    if c.list_varies == 1 and (kind == LIST_READ or kind == LIST_WRITE or kind == HISTORY_READ):
+        return scale_for(c, kind, d[c.d_seen + c.d_size])
+    if c.snapshot_bytes > 0 and (kind == METADATA_READ or kind == METADATA_WRITE):
+        return scale_for(c, kind, d[c.d_seen + c.d_metadata])
+    return c.dist_scale[kind]
 
 
 @inlined
@@ -670,8 +675,12 @@ def install(c, g, t, d, state, topology):
             state[c.at_group + table * c.groups // c.tables] = g.seq
             state[c.at_table_seq + table] = g.seq
             state[c.at_version + table] += 1
-            if c.any_by_kind == 1:
+            if c.any_by_kind == 1 and c.op_kind[t.op] >= 0:
                 state[c.at_kinds + table * SNAPSHOT_KINDS + c.op_kind[t.op]] += 1
+            if c.counts_growth == 1 and c.op_expires[t.op] == 1:
+                state[c.at_retained + table] = min(state[c.at_retained + table], c.retained_max)
+            elif c.counts_growth == 1:
+                state[c.at_retained + table] += 1
                 state[c.at_manifests + table] += 1 - (d[c.d_merged + j] if c.by_kind == 1 else 0)
             for p in range(topology[c.row_written, table]):
                 touch(c, g, state, part_at(c, d, topology, j, p))
@@ -683,19 +692,30 @@ def install(c, g, t, d, state, topology):
 @apart
 def list_size(c, d, state, topology):
     """`Requests._size_bytes` of a manifest list, as of now: of several, the longest."""
-    commits, appended = ZERO, ZERO
+    more, appended = -HUGE, ZERO
     for j in range(c.tables_per_txn):
         if d[c.d_written + j] == 1 and c.lists_per_partition == 0:
-            commits = max(commits, state[c.at_version + d[j]])
+            more = max(more, state[c.at_manifests + d[j]] - c.first_manifests)
         elif d[c.d_written + j] == 1:
+            more = max(more, ZERO)
             for p in range(topology[c.row_written, d[j]]):
-                commits = max(commits, state[c.at_part_version + part_at(c, d, topology, j, p)])
+                more = max(more, state[c.at_part_version + part_at(c, d, topology, j, p)])
     if c.ml_append == 1:
         for index in range(c.lists):
             number = list_number(c, d, topology, index)
             if number >= 0:
                 appended = max(appended, state[c.at_length + number])
-    return c.list_bytes + commits * c.list_growth + appended
+    return max(c.list_bytes + more * c.list_growth, ZERO) + appended
+
+
+@apart
+def metadata_size(c, d, state):
+    """`Requests._size_bytes` of table metadata, as of now: of several tables, the largest."""
+    retained = -HUGE
+    for j in range(c.tables_per_txn):
+        if d[c.d_written + j] == 1:
+            retained = max(retained, state[c.at_retained + d[j]])
+    return c.metadata_bytes + retained * c.snapshot_bytes
 
 
 @inlined
@@ -714,6 +734,8 @@ def note_versions(c, d, state, topology, into):
             d[at + SNAPSHOT_KINDS] = state[c.at_manifests + d[j]]
     if c.list_varies == 1:
         d[into + c.d_size] = list_size(c, d, state, topology)
+    if c.snapshot_bytes > 0:
+        d[into + c.d_metadata] = metadata_size(c, d, state)
 
 
 @apart
@@ -1128,7 +1150,7 @@ def list_renewed(c, g, t, d, state, topology):
 @apart
 def try_list(c, g, t, d, topology, curves):
     """`Requests._append_entry`: append at the offset last seen, or rewrite a list known to be sealed."""
-    if t.list == c.lists or list_number(c, d, topology, t.list) < 0:
+    if t.list == c.lists or list_number(c, d, topology, t.list) < 0 or c.op_expires[t.op] == 1:
         return PREPARED
     if t.lost >= c.appends_max or (t.lost > 0 and is_late(c, t)):
         t.gave_up = 1
@@ -1317,13 +1339,19 @@ def merge_manifests(c, g, t, d, curves):
     least, reads, writes = c.op_merges[t.op], np.int64(0), np.int64(0)
     for j in range(c.tables_per_txn):
         count = d[c.d_seen + c.d_kinds + j * (SNAPSHOT_KINDS + 1) + SNAPSHOT_KINDS]
-        merges = least > 0 and d[c.d_written + j] == 1 and count + 1 >= least
-        d[c.d_merged + j] = count if merges else 0
-        reads += count + 1 if merges else 0
+        if c.op_merges_all[t.op] == 1:
+            merged = d[c.d_merged + j] if t.attempt > 0 else ZERO
+            merges = d[c.d_written + j] == 1 and not 0 < merged <= count
+            d[c.d_merged + j] = count if merges else merged
+            reads += count if merges else 0
+        else:
+            merges = least > 0 and d[c.d_written + j] == 1 and count + 1 >= least
+            d[c.d_merged + j] = count if merges else 0
+            reads += count + 1 if merges else 0
         writes += 1 if merges else 0
     if writes == 0:
         return True
-    paid = pay_kind(c, g, t, d, curves, FILE_READ, reads, S_ATTEMPT)
+    paid = reads == 0 or pay_kind(c, g, t, d, curves, FILE_READ, reads, S_ATTEMPT)
     return paid and pay_kind(c, g, t, d, curves, FILE_WRITE, writes, S_ATTEMPT)
 
 

@@ -28,6 +28,7 @@ class Layout:
         self._counts = partition_counts(settings.values)
         self._tracks = any(one.workload.config.partitions_per_txn is not None for one in classes)
         self._counts_kinds = any(map(counts_kinds, classes))
+        self._counts_growth = any(map(counts_growth, classes))
         self._lists_per_partition = any(map(has_lists_per_partition, classes))
         self._bound = [one.workload.config.writer_tables or () for one in classes]
         self._rates = [one.workload.config.rate for one in classes]
@@ -43,6 +44,7 @@ class Layout:
             "any_tracked": self._tracks,
             "by_kind": counts_kinds(self._classes[number]),
             "any_by_kind": self._counts_kinds,
+            "counts_growth": self._counts_growth,
             "list_base": len(self._counts),
             "row_written": 2 + 2 * number,
             "row_tables": 3 + 2 * number,
@@ -86,7 +88,7 @@ class Layout:
     def first_state(self, config: np.void) -> Ints:
         """Return the shared state at the beginning of a run."""
         state = np.zeros(self._state_size, np.int64)
-        if self._counts_kinds:
+        if self._counts_growth:
             first = int(config["at_manifests"])
             state[first : first + len(self._counts)] = self._classes[0].options.table_manifests
         return state
@@ -114,7 +116,8 @@ class Layout:
             "at_workers": numbers["workers"] * (numbers["groups"] if numbers["workers_per_table"] else 1),
             "at_batches": 1 + numbers["batches"],
             "at_kinds": tables * len(SNAPSHOT_KINDS) if self._counts_kinds else 0,
-            "at_manifests": tables if self._counts_kinds else 0,
+            "at_manifests": tables if self._counts_growth else 0,
+            "at_retained": tables if self._counts_growth else 0,
         }
         picked, tracked = numbers["tables_per_txn"], numbers["tracked"]
         per_table = max(self._written(number)) if numbers["lists_per_partition"] else 1
@@ -122,7 +125,8 @@ class Layout:
         numbers["d_kinds"] = picked * (1 + tracked)  # where the kinds and manifests begin among the versions
         by_kind = picked if numbers["by_kind"] else 0
         numbers["d_size"] = numbers["d_kinds"] + by_kind * (len(SNAPSHOT_KINDS) + 1)  # of the manifest list
-        numbers["versions"] = versions = numbers["d_size"] + (1 if numbers["list_varies"] else 0)
+        numbers["d_metadata"] = numbers["d_size"] + (1 if numbers["list_varies"] else 0)
+        numbers["versions"] = versions = numbers["d_metadata"] + (1 if numbers["snapshot_bytes"] else 0)
         details = {
             "d_picked": picked,
             "d_written": picked,
@@ -169,6 +173,12 @@ def counts_kinds(one: WorkloadClass) -> bool:
     """Whether a class has operations that depend on the kinds of missed snapshots, or on the manifests of a table."""
     weights = zip(OPERATIONS, one.workload.config.weights, strict=True)
     return any(weight > 0 and kind not in SPECIFIED_TYPES for kind, weight in weights)
+
+
+def counts_growth(one: WorkloadClass) -> bool:
+    """Whether the manifests and snapshots of tables are counted: an operation merges them, or sizes depend on them."""
+    options = one.options
+    return counts_kinds(one) or one.ml_append_mode or options.manifest_list_growth_bytes + options.snapshot_bytes > 0
 
 
 def has_lists_per_partition(one: WorkloadClass) -> bool:

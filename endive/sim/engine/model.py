@@ -229,20 +229,20 @@ def _convoys(one: WorkloadClass, distributions: _Distributions, numbers: Numbers
     for kind in (kernel.FILE_READ, kernel.FILE_WRITE):
         counts[kind] = max(counts[kind], merged if options.real_conflict == "merge" else 0)
     per_commit = np.zeros(len(REQUEST_KINDS))
-    if counts_kinds(one) and options.merge_min_manifests:  # a merge reads the first manifests and one of each commit
+    merging = options.merge_min_manifests or one.workload.config.other_weights.get("rewrite_manifests", 0.0)
+    if counts_kinds(one) and merging:  # a merge reads the first manifests and one of each commit
         first = 2 * workload.tables_per_txn * (options.table_manifests + 1)
         counts[kernel.FILE_READ] = max(counts[kernel.FILE_READ], first)
         counts[kernel.FILE_WRITE] = max(counts[kernel.FILE_WRITE], workload.tables_per_txn)
         per_commit[kernel.FILE_READ] = 2 * workload.tables_per_txn
     concurrent = costs[:, kernel.PER_CONCURRENT] * workload.manifests_per_concurrent_commit
     missed = workload.tables_per_txn * max(1, workload.partitions_per_txn or 0)  # counted for each commit, at most
+    varies = {"manifest_list": numbers["list_varies"], "table_metadata": options.snapshot_bytes > 0}
     return Convoys(
         distributions,
         [options.max_parallel if kind in BATCHED else 1 for kind in REQUEST_KINDS],
         [
-            numbers["list_varies"]
-            and OBJECTS[kind] == "manifest_list"
-            and isinstance(row.distribution, SizeBasedLatency)
+            varies.get(OBJECTS[kind], False) and isinstance(row.distribution, SizeBasedLatency)
             for kind, row in zip(REQUEST_KINDS, distributions.rows, strict=False)
         ],
         counts,
@@ -355,6 +355,10 @@ def _commit_numbers(one: WorkloadClass) -> Numbers:
         "load_metadata": model.loads_metadata and not options.metadata_inlined,
         "list_bytes": options.manifest_list_bytes,
         "list_growth": options.manifest_list_growth_bytes,
+        "metadata_bytes": options.table_metadata_bytes + options.table_snapshots * options.snapshot_bytes,
+        "snapshot_bytes": options.snapshot_bytes,
+        "first_manifests": options.table_manifests,
+        "retained_max": options.snapshots_kept - options.table_snapshots,
         "list_varies": options.manifest_list_growth_bytes > 0 or one.ml_append_mode,
         "has_backoff": backoff is not None,
         "jitter": backoff.jitter if backoff else 0.0,
@@ -375,7 +379,9 @@ def _operation_numbers(one: WorkloadClass) -> Numbers:
         return sum(1 << SNAPSHOT_KINDS.index(kind) for kind in kinds)
 
     return {
-        "op_kind": [SNAPSHOT_KINDS.index(operation.snapshot) for operation in operations],
+        "op_kind": [SNAPSHOT_KINDS.index(each.snapshot) if each.snapshot else -1 for each in operations],
+        "op_expires": [operation.expires for operation in operations],
+        "op_merges_all": [operation.merges_all for operation in operations],
         "op_all": [operation.validates_all for operation in operations],
         "op_selects": [operation.is_validated and not operation.validates_all for operation in operations],
         "op_reads": [bits(operation.reads(serializable)) for operation in operations],
