@@ -57,6 +57,9 @@ RACING_MAX = 32
 """Processes that race in virtual time: the simulation takes long, and their rate does not change any more."""
 PROCESSES = (8, 16, 32)
 SECONDS = 10.0
+GO = "go"
+"""A file: when it exists, processes begin."""
+READY_MAX_S = 300.0
 PARTS = ("virtual", "local", "s3")
 MODE = {"endive.metadata-json": "background"}
 Row = dict[str, Any]
@@ -162,13 +165,14 @@ def opened(subject: str, directory: str, seed: int) -> Catalog:
     return SqlCatalog("sql", uri=f"sqlite:///{directory}/catalog.db", warehouse=Path(directory).as_uri())
 
 
-def one_process(
-    subject: str, directory: str, work: str, name: str, number: int, start_unix_s: float, seconds: float
-) -> None:
+def one_process(subject: str, directory: str, work: str, name: str, number: int, seconds: float) -> None:
     """Commit for a while; write what was acknowledged, line by line, and at the end the latencies."""
     catalog = opened(subject, directory, number)
-    found = Writer()
-    time.sleep(max(start_unix_s - time.time(), 0))  # noqa: TID251 - processes start together by the wall clock
+    catalog.load_table(name)
+    Path(directory, f"ready-{number}").touch()
+    while not Path(directory, GO).exists():
+        time.sleep(0.02)
+    before_s = time.process_time()
     window = Window.of(seconds)
     log = Path(directory) / f"log-{number}"
 
@@ -180,7 +184,7 @@ def one_process(
 
     found = Noting()
     write(lambda: catalog.load_table(name), work, number, found, window)
-    cpu_s = time.process_time()
+    cpu_s = time.process_time() - before_s
     Path(directory, f"done-{number}").write_text(
         json.dumps({"latencies_ms": found.latencies_ms, "errors": dict(found.errors), "cpu_s": cpu_s})
     )
@@ -195,16 +199,20 @@ def run(subject: str, work: str, tables: str, processes: int, seconds: float, ki
             catalog.create_namespace("db")
             for name in sorted(set(names)):
                 catalog.create_table(name, SCHEMA)
-        start_s = time.time() + 4 + 0.3 * processes  # noqa: TID251 - as above
         command = [sys.executable, "-m", "benchmarks.helping", "--child"]
         children = [
-            subprocess.Popen([*command, subject, directory, work, names[n], str(n), str(start_s), str(seconds)])
+            subprocess.Popen([*command, subject, directory, work, names[n], str(n), str(seconds)])
             for n in range(processes)
         ]
-        if kills:
-            disturb(children, start_s, seconds)
-        for child in children:
-            child.wait()
+        try:
+            start_together(Path(directory), children)
+            if kills:
+                disturb(children, seconds)
+            for child in children:
+                child.wait()
+        finally:
+            for child in children:
+                child.kill()
         return {
             "subject": subject,
             "work": work,
@@ -215,9 +223,18 @@ def run(subject: str, work: str, tables: str, processes: int, seconds: float, ki
         }
 
 
-def disturb(children: list["subprocess.Popen[bytes]"], start_unix_s: float, seconds: float) -> None:
+def start_together(directory: Path, children: list["subprocess.Popen[bytes]"]) -> None:
+    """Wait until all processes have opened the catalog, then let them begin."""
+    end_s = time.monotonic() + READY_MAX_S
+    while len(list(directory.glob("ready-*"))) < len(children):
+        if time.monotonic() > end_s or any(child.poll() is not None for child in children):
+            raise RuntimeError("a process has ended, or has not opened the catalog in time")
+        time.sleep(0.05)
+    (directory / GO).touch()
+
+
+def disturb(children: list["subprocess.Popen[bytes]"], seconds: float) -> None:
     """Stop a process for a second, and kill another, every two seconds."""
-    time.sleep(max(start_unix_s - time.time(), 0))  # noqa: TID251 - as above
     for number in range(int(seconds / 2)):
         stopped, killed = children[number % len(children)], children[-1 - number % len(children)]
         if stopped.poll() is None and killed.poll() is None and stopped is not killed:
@@ -241,6 +258,7 @@ def figures(directory: Path, subject: str, work: str, names: list[str], seconds:
     acknowledged = sum(len(writer.acknowledged) for writer in writers)
     return {
         "commits_per_s": round(acknowledged / seconds, 1),
+        "acknowledged": acknowledged,
         "p50_ms": round(median(latencies), 1) if latencies else None,
         "p99_ms": round(quantiles(latencies, n=100)[98], 1) if len(latencies) > 1 else None,
         "cpu_ms_per_commit": round(1000 * sum(each["cpu_s"] for each in done) / max(acknowledged, 1), 2),
@@ -277,8 +295,8 @@ def measure(part: str, processes: tuple[int, ...], seconds: float) -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
-        subject, directory, work, name, number, start_s, seconds = sys.argv[2:]
-        one_process(subject, directory, work, name, int(number), float(start_s), float(seconds))
+        subject, directory, work, name, number, seconds = sys.argv[2:]
+        one_process(subject, directory, work, name, int(number), float(seconds))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS)

@@ -6,7 +6,8 @@ group), and runs one small job. Variants alternate, so that a change of the mach
     plain        one after the other, with the settings of any session
     light        with the settings of a sweep
     archive      also with the archive of Spark's classes
-    background   also while the engine loads and the plan is made: what `endive sweep` does
+    background   also while the engine loads and the plan is made
+    lean         also without Spark SQL and the data source: what `endive sweep` does
     warm         a second job of a session that is there already
 
 `python -m benchmarks.session` writes `results/session.json`; `--only light archive` measures some variants again.
@@ -27,7 +28,7 @@ from benchmarks.report import HERE, RESULTS, save, spread
 
 GROUP = HERE.parent / "configs" / "sweeps" / "published" / "mix.toml"
 REPEATS = 5
-VARIANTS = ("plain", "light", "archive", "background", "warm")
+VARIANTS = ("plain", "light", "archive", "background", "lean", "warm")
 
 
 def child(variant: str) -> None:
@@ -38,8 +39,9 @@ def child(variant: str) -> None:
     from endive.spark.starting import StartingSession  # noqa: PLC0415
 
     settings = {} if variant == "plain" else LIGHT
-    if variant in ("background", "warm"):
-        with StartingSession(spark_session(settings=settings)) as starting:
+    if variant in ("background", "lean", "warm"):
+        sources = variant == "background"
+        with StartingSession(spark_session(settings=settings, sources=sources), sources) as starting:
             prepare(lambda: plan_sweep(str(GROUP)))
             spark = starting.session()
             first_job(spark)

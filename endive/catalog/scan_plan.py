@@ -21,7 +21,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import KeyDefaultDict
 
+from endive.catalog.commit.manifests import read_list
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.maintenance.protection import other_locations, without_others
 from endive.catalog.model.catalog_records import SnapshotRecord
 from endive.catalog.model.file_rows import ADDED, NONE, FileEntry, decoded_file, files_by_snapshot, live_files
 from endive.catalog.model.names import Identifier, text_of
@@ -94,6 +96,8 @@ def plan_scan(store: TransactionalStore, files: MetadataFiles, name: Identifier,
     if request.use_snapshot_schema and snapshot.schema_id is not None:
         metadata = metadata.model_copy(update={"current_schema_id": snapshot.schema_id})
     if found.entries is None:
+        others = store.read_cached(partial(other_locations, uuid=metadata.table_uuid))
+        _require_own_manifests(files, name, metadata, snapshot.manifest_list, others)
         return _from_manifests(files, metadata, found.target, request)
     return ScanPlan(metadata, tuple(_planned(files, metadata, found.entries, request)))
 
@@ -130,6 +134,16 @@ def _between(name: Identifier, snapshots: Iterable[SnapshotRecord], start: int, 
 def _appended(chosen: Sequence[SnapshotRecord], rows: Mapping[int, list[bytes]]) -> tuple[FileEntry, ...]:
     entries = [decoded_file(body) for one in chosen for body in rows.get(one.snapshot.snapshot_id, ())]
     return tuple(one for one in entries if one.status == ADDED and one.file.content == DataFileContent.DATA)
+
+
+def _require_own_manifests(
+    files: MetadataFiles, name: Identifier, metadata: TableMetadata, manifest_list: str, others: Iterable[str]
+) -> None:
+    """Refuse a list that names manifests of another table: a writer can replace the list after its commit."""
+    manifests = read_list(files.io(metadata.location, metadata.properties), manifest_list)
+    paths = [manifest_list, *(one.manifest_path for one in manifests)]
+    if len(without_others(paths, metadata.location, others)) < len(paths):
+        raise ConfigurationError(text_of(name), ["its manifest list names manifests of another table"])
 
 
 def _from_manifests(files: MetadataFiles, metadata: TableMetadata, target: int, request: ScanRequest) -> ScanPlan:

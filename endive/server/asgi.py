@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from endive.drivers.blocking import random_id
@@ -35,6 +36,8 @@ class Limits:
     """Requests that run at the same time: each mostly waits for the object store."""
     waiting_max: int = 1024
     """Requests that wait for a thread; more are refused."""
+    waiting_timeout_s: float = 30.0
+    """A request that waited longer for a thread is refused before anything is done: its client may have given up."""
 
 
 class Asgi:
@@ -106,9 +109,14 @@ class Asgi:
         self._in_progress += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, self._application.answer, request)
+            return await loop.run_in_executor(self._pool, self._answer, request, monotonic())
         finally:
             self._in_progress -= 1
+
+    def _answer(self, request: Request, queued_s: float) -> Response:
+        if monotonic() - queued_s > self._limits.waiting_timeout_s:
+            raise try_again("The request waited too long for a thread; nothing was done")
+        return self._application.answer(request)
 
 
 async def _respond(response: Response, request_id: str, is_head: bool, send: Send) -> None:

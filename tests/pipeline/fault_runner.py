@@ -39,6 +39,7 @@ TESTS = {
     "directory.py": ("test_directory", "test_task", "test_measures"),
     "estimates.py": ("test_measures",),
     "plan.py": ("test_plan",),
+    "refining.py": ("test_refining",),
     "saved_sweep.py": ("test_consolidate", "test_measures", "test_directory"),
     "task.py": ("test_task", "test_directory"),
 }

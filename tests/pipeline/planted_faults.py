@@ -51,6 +51,8 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "the slower attempt's rows count": (TASK, "rows = _found(job, number) or rows", "rows = rows"),
     "a bin is never cut": (TASK, "if rows and time.process_time()", "if False and time.process_time()"),
     "measured cost makes bins larger": ("plan.py", "(bound / factor for bound in BIN_SECONDS)", "(bound * factor for bound in BIN_SECONDS)"),
+    "the load that fails is added": ("refining.py", "math.sqrt(holds * fails)", "fails"),
+    "close bounds are refined": ("refining.py", "if holds * CLOSE < load and load * CLOSE < fails:", "if holds < load < fails:"),
     "validation costs nothing": ("cost.py", "validating * missed * SECONDS_PER_READ", "0.0"),
     "bins are committed again": ("catalog_tables.py", "        self.published |= {str(number) for number in new}\n", ""),
 }  # fmt: skip

@@ -187,7 +187,7 @@ def test_a_sweep_killed_at_twenty_random_moments_ends_as_if_it_had_not(
         _, said = process.communicate(timeout=900)
         refusals.interrupt = None
         kills += killer.has_killed
-        assert "Traceback" not in said
+        assert "Traceback" not in said or kind == "the JVM"  # whose log's last lines are part of the message
         assert_among(expected, sweep.rows(), is_complete=process.returncode == 0)
         sweep.check_interrupted(plan)
         if process.returncode == 0:  # it ended before its moment: begin another

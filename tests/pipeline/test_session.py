@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from endive.errors import ConfigurationError, SparkUnavailableError
 from endive.spark import session
 from endive.spark.master import cores_here, parse_master, reach
+from endive.spark.naming import named
 from endive.spark.session import spark_session
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -212,6 +213,20 @@ def test_variables_path_and_signals_are_as_before(spark: SparkSession) -> None:
     assert "PYSPARK_GATEWAY_PORT" not in os.environ
     assert getattr(signal.getsignal(signal.SIGINT), "__module__", "") != "pyspark.core.context"
     assert not [entry for entry in sys.path if "userFiles" in entry]
+
+
+def test_jobs_have_a_name_for_a_block_and_theirs_of_before_afterwards(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    context.setLocalProperty("spark.job.description", "the user's")
+    try:
+        with named(context, "ours"):
+            within = [context.getLocalProperty(key) for key in ("spark.job.description", "callSite.short")]
+        after = [context.getLocalProperty(key) for key in ("spark.job.description", "callSite.short")]
+    finally:
+        context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type] # deletes it
+
+    assert within == ["ours", "ours"]
+    assert after == ["the user's", None]
 
 
 def test_the_clock_is_utc(spark: SparkSession) -> None:

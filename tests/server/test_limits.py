@@ -60,6 +60,14 @@ def test_a_head_that_never_ends_is_cut_off(server: RunningServer, monkeypatch: p
     assert talk(server, again, b"GET /he").count(b"200 OK") == 1
 
 
+def test_a_request_that_waited_too_long_for_a_thread_is_refused(catalog: KVCatalog) -> None:
+    with serve_in_background(catalog, Limits(threads=1, waiting_timeout_s=-1.0)) as running:
+        answered = talk(running, b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+
+    assert answered.startswith(b"HTTP/1.1 429 ")
+    assert b"retry-after: 1" in answered
+
+
 @pytest.mark.parametrize(
     ("body", "is_too_deep"),
     [

@@ -165,6 +165,27 @@ def test_a_list_cannot_name_manifests_of_another_table(
     assert ask(application, "mallory", "POST", "transactions/commit", {"table-changes": [change]})[0] == 403
 
 
+def test_a_list_that_was_replaced_shows_no_manifests_of_another_table(
+    application: Application, server: RunningServer, victim: Table, catalog: KVCatalog
+) -> None:
+    """Where the records have no files, as of a registered table, scans are planned from the list as it is now."""
+    own = client(server, "mallory").create_table("own.t", ROWS.schema)
+    own.append(ROWS)
+    found = catalog.unregister_table("own.t")
+    catalog.register_table("own.t", found.metadata_location)
+    catalog.grants.grant(Grantee("user", "mallory"), [WRITE], catalog.grants.place(table="own.t"))
+    path = "namespaces/own/tables/t/plan"
+    assert ask(application, "mallory", "POST", path, {})[0] == 200
+
+    current, theirs = found.metadata.current_snapshot(), victim.current_snapshot()
+    assert current is not None
+    assert theirs is not None
+    copied = Path(theirs.manifest_list.removeprefix("file://")).read_bytes()
+    Path(current.manifest_list.removeprefix("file://")).write_bytes(copied)
+    status, message = ask(application, "mallory", "POST", path, {})
+    assert (status, "manifests of another table" in message) == (400, True)
+
+
 def test_only_managers_of_the_warehouse_register_files(
     application: Application, server: RunningServer, victim: Table, catalog: KVCatalog
 ) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from endive.errors import CorruptObjectError
 from endive.kv import Store
-from endive.kv.log.combining import Hints, commit_calls
+from endive.kv.log.combining import Contention, Hints, commit_calls
+from endive.kv.log.committing import Committed
 from endive.kv.log.helping import announce
-from endive.kv.log.intentions import PREFIX, outcome_key
+from endive.kv.log.intentions import PREFIX, Decided, outcome_key
 from endive.kv.log.state import newest_state
 from endive.kv.manifest_format import MANIFESTS
 from endive.kv.procedures import Call
@@ -125,3 +126,16 @@ def test_a_process_that_ends_forgets_old_results() -> None:
         assert objects.list(PREFIX) == ()
         state = store.driver.run(newest_state())
         assert state is not None
+
+
+def test_a_writer_that_was_helped_expects_company_the_next_time() -> None:
+    with shared(MemoryStore()) as store:
+        store.transact(put(b"a", b""))
+        own = announced(store, b"n")
+        contention = Contention()
+        assert not contention.hints(0.0, is_last=False).is_busy
+
+        contention.learn(Committed(state_of(store), (), own=own, decided=Decided("another", ())), 0.0, 10.0, 0)
+
+        assert contention.hints(1000.0, is_last=False).is_busy
+        assert not contention.hints(10_000.0, is_last=False).is_busy
