@@ -171,9 +171,9 @@ def test_a_damaged_manifest_is_refused(manifest: StoreManifest, data: st.DataObj
 
 def test_a_newer_format_is_named() -> None:
     body = bytearray(encode_manifest(StoreManifest(PUT_ID)))
-    body[9] = 4
+    body[9] = 5
 
-    with pytest.raises(CorruptObjectError, match="format version 4; this Endive reads up to version 3"):
+    with pytest.raises(CorruptObjectError, match="format version 5; this Endive reads up to version 4"):
         decode_manifest("path", bytes(body))
 
 
