@@ -228,6 +228,30 @@ def test_tables_and_words_can_be_varied() -> None:
     assert mixes == ("t.mix", ["{ a = 0.9, b = 0.1 }", "{ a = 1.0 }"])
 
 
+def test_the_only_case_is_named_by_its_label(tmp_path: Path) -> None:
+    code, text = run("--seeds", "1..1", "--tolerance", "0.5", "--json", tmp=tmp_path)
+    assert code == 0
+    assert list(json.loads(text[text.index("{") :])) == ["c"]
+
+
+def test_saturated_manifest_lists_miss_a_target_and_are_no_defect() -> None:
+    """ML+ far beyond what a list takes: appends are refused over and over, which is ordinary saturation."""
+    saturated = parse_configuration(
+        """
+        simulation.duration_ms = 30_000
+        storage = { provider = "s3x", profiles = "measured" }
+        [transaction]
+        manifest_list_mode = "append"
+        inter_arrival.scale = 2
+        runtime.value = 50
+        operation_types.fast_append = 1
+        """
+    )
+    found = seed_capacity(saturated, 1, Target(0.9), 0.2)
+    assert found.is_finite
+    assert found.value < load_of(saturated)
+
+
 def test_values_of_an_option_make_a_table(tmp_path: Path) -> None:
     options = ("--vary", "catalog.num_tables=1,4", "--seeds", "1..2", "--tolerance", "0.2", "--json")
     code, text = run(*options, tmp=tmp_path)
