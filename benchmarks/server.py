@@ -1,22 +1,34 @@
 """The REST server over an object store that answers like S3: commits per second of 64 and 256 clients, and loads.
 
     python -m benchmarks.server                  # writes results/server.json
-    python -m benchmarks.server --only loads     # only that part; `commits` is the other one
+    python -m benchmarks.server --only loads     # only that part; the others are `commits`, `reference` and `failures`
     python -m benchmarks.server --quick          # a look at every case; writes nothing
 
 The server and its catalog run in this process; the clients are connections of one other process, which commits as
 fast as it is answered: a property of a table each. Both share the machine. After each case every acknowledged number
 is looked for. `loads` times a table with 2,000 snapshots: whole, with `snapshots=refs`, and with `If-None-Match`.
+
+`reference` is Iceberg's own server with SQLite in memory and files in a directory, without the latency of S3, so its
+rates compare only with their own; the jars come with the compatibility kit (`make test-all` fetches them). `failures`
+kills and stops one of two servers on a directory a hundred times under load: lost and repeated commits, and how long a
+client waited for its next acknowledgement.
 """
 
 import argparse
 import asyncio
 import json
+import os
+import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from statistics import median, quantiles
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -34,7 +46,17 @@ CLIENTS = (64, 256)
 SECONDS = 8.0
 SNAPSHOTS = 2000
 LOADS = 50
-PARTS = ("commits", "loads")
+PARTS = ("commits", "loads", "reference", "failures")
+JARS = Path(__file__).parents[1] / "build" / "kit-1.11.0"
+FAILURES = 100
+
+
+JSON_BODY = "content-type: application/json\r\n"
+TABLE_SCHEMA = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [{"id": 1, "name": "n", "type": "long", "required": False}],
+}
 
 
 async def exchange(
@@ -45,7 +67,13 @@ async def exchange(
     writer.write(head.encode() + body)
     lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
     fields = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
-    answered = await reader.readexactly(int(fields.get("content-length", "0")))
+    if fields.get("transfer-encoding") == "chunked":
+        answered = b""
+        while size := int((await reader.readuntil(b"\r\n")), 16):
+            answered += (await reader.readexactly(size + 2))[:-2]
+        await reader.readexactly(2)
+    else:
+        answered = await reader.readexactly(int(fields.get("content-length", "0")))
     return int(lines[0].split()[1]), answered, fields.get("etag", "")
 
 
@@ -55,9 +83,10 @@ async def commit_until(url: str, token: str, place: int, until_s: float) -> tupl
     reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**24)
     number, times_s = 0, []
     while time.time() < until_s:  # noqa: TID251 - a time that two processes share
-        body = json.dumps({"updates": [{"action": "set-properties", "updates": {"number": str(number + 1)}}]}).encode()
+        update = {"action": "set-properties", "updates": {"number": str(number + 1)}}
+        body = json.dumps({"requirements": [], "updates": [update]}).encode()
         began_s = time.perf_counter()
-        path, headers = f"/v1/namespaces/db/tables/t{place}", f"authorization: bearer {token}\r\n"
+        path, headers = f"/v1/namespaces/db/tables/t{place}", f"authorization: bearer {token}\r\n{JSON_BODY}"
         status, answered, _ = await exchange(reader, writer, "POST", path, headers, body)
         if status != 200:
             raise RuntimeError(answered.decode())
@@ -164,6 +193,72 @@ def measure_loads(snapshots: int, loads: int) -> dict[str, object]:
     return {"snapshots": snapshots, **found}
 
 
+def ask(url: str, path: str, body: object) -> None:
+    """Send a POST to a server without tokens."""
+    sent = Request(  # noqa: S310 - our own servers
+        f"{url}/v1/{path}", json.dumps(body).encode(), {"content-type": "application/json"}, method="POST"
+    )
+    with urlopen(sent) as answer:  # noqa: S310
+        answer.read()
+
+
+@contextmanager
+def reference_server() -> Iterator[str]:
+    """Run Iceberg's reference server, and yield its address."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = ["java", "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{JARS}/*"]
+    command.append("org.apache.iceberg.rest.RESTCatalogServer")
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"CATALOG_REST_PORT": str(port), "CATALOG_WAREHOUSE": folder}
+        with subprocess.Popen(command, env={**os.environ, **settings}) as process:
+            try:
+                for _ in range(300):
+                    try:
+                        urlopen(f"http://127.0.0.1:{port}/v1/config").close()
+                        break
+                    except OSError:
+                        time.sleep(0.2)
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                process.kill()
+
+
+def measure_reference(seconds: float) -> list[dict[str, object]]:
+    """Return a row for each number of clients of Iceberg's reference server."""
+    if not JARS.exists():
+        raise SystemExit("the reference server's jars are missing: run tests/server/test_compatibility_kit.py once")
+    rows = []
+    for count in CLIENTS:
+        with reference_server() as url:
+            ask(url, "namespaces", {"namespace": ["db"]})
+            for place in range(count):
+                ask(url, "namespaces/db/tables", {"name": f"t{place}", "schema": TABLE_SCHEMA})
+            command = [sys.executable, "-m", "benchmarks.server", "--client", url, "none", str(count), str(seconds)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+        times_ms = json.loads(done.stdout)["times_ms"]
+        rows.append(
+            {
+                "clients": count,
+                "commits_per_s": round(len(times_ms) / seconds, 1),
+                "p50_ms": round(median(times_ms), 1),
+                "p99_ms": round(quantiles(times_ms, n=100)[-1], 1),
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def measure_failures(count: int) -> dict[str, object]:
+    """Return what was lost or repeated, and how long clients waited."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "tests.server.failing_over", folder, json.dumps({"failures": count})]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    print(found, flush=True)
+    return found
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--client"]:
         url, token, count, seconds = sys.argv[2:6]
@@ -180,6 +275,10 @@ def main() -> None:
         body["commits"] = measure_commits(2.0 if given.quick else SECONDS)
     if given.only in (None, "loads"):
         body["loads"] = measure_loads(200 if given.quick else SNAPSHOTS, 5 if given.quick else LOADS)
+    if given.only in (None, "reference"):
+        body["reference"] = measure_reference(2.0 if given.quick else SECONDS)
+    if given.only in (None, "failures"):
+        body["failures"] = measure_failures(2 if given.quick else FAILURES)
     if not given.quick:
         print(save("server", {"unit": "commits/s, ms", **body}))
 

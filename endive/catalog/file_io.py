@@ -10,7 +10,9 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 
-from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
+from pyiceberg.io import PY_IO_IMPL, SCHEMA_TO_FILE_IO, FileIO, load_file_io
+
+from endive.errors import ConfigurationError
 
 
 def open_file_io(properties: Mapping[str, str], location: str | None) -> FileIO:
@@ -25,6 +27,9 @@ def open_file_io(properties: Mapping[str, str], location: str | None) -> FileIO:
     if objects.supports(properties, location):
         in_bucket: FileIO = objects.ObjectFileIO(dict(properties))
         return in_bucket
+    scheme = location.partition("://")[0]
+    if scheme not in SCHEMA_TO_FILE_IO:
+        raise ConfigurationError(location, [f"no file system is known for {scheme}://"])
     return load_file_io(dict(properties), location)
 
 

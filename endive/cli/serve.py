@@ -112,7 +112,9 @@ def serve(
             Vending.with_boto3(vend_role, sts_endpoint, settings) if vend_role is not None else None,
             Signer.with_botocore(settings) if sign_requests else None,
         )
-        asgi = Asgi(Application(catalogs, known, delegation=delegation), Limits(threads=threads))
+        application = Application(catalogs, known, delegation=delegation)
+        application.warm_up()
+        asgi = Asgi(application, Limits(threads=threads))
         if webhook is not None:
             stack.enter_context(_webhook(webhook, webhook_secret, catalogs)).start()
         listening = stack.enter_context(listen(host, port))

@@ -127,6 +127,11 @@ class Application:
         self._router = Router([*ROUTES, *REFUSED])
         self.metrics = Metrics()
 
+    def warm_up(self) -> None:
+        """Load what the first commit needs, before the server listens: PyArrow takes seconds to import."""
+        for catalog in self.warehouses.values():
+            catalog.files.io(catalog.warehouse)
+
     def answer(self, request: Request) -> Response:
         """Return the response to a request; errors become Iceberg's error model."""
         began_s = perf_counter()

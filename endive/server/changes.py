@@ -50,7 +50,7 @@ def change_of(identifier: Identifier, asked: CommitTable) -> TableChange:
     try:
         requirements = _requirements.validate_python(asked.requirements)
         updates = _updates.validate_python(asked.updates)
-    except (ValidationError, ValueError, TypeError, KeyError) as error:
+    except (ValidationError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise bad_request(_first_line(error)) from error
     for sent, model in zip(asked.updates, updates, strict=True):
         _check_structure(sent, model)
@@ -69,6 +69,8 @@ def _check_identifier(identifier: Identifier, asked: CommitTable) -> None:
 
 def _check_update(update: Json) -> None:
     action = update.get("action")
+    if not isinstance(action, str):
+        raise bad_request(f"An update has no action: {action!r}")
     if action in NOT_SUPPORTED:
         raise not_acceptable(f"{NOT_SUPPORTED[action]}: update {action!r}")
     if action == "add-snapshot" and isinstance(update.get("snapshot"), dict):

@@ -84,7 +84,7 @@ def _structure_of(asked: CreateTable) -> _Structure:
 def _parsed(kind: Any, value: Json, name: str) -> Any:  # noqa: ANN401 - PyIceberg's models
     try:
         model = kind.model_validate(value)
-    except (ValidationError, ValueError, TypeError) as error:
+    except (ValidationError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise bad_request(f"Cannot parse {name}: {str(error).splitlines()[0]}") from error
     lost = lost_field(value, BaseModel.model_dump(model, mode="json", by_alias=True))
     if lost is not None:
@@ -141,7 +141,7 @@ def register_table(call: Call) -> Response:
     asked = call.request.decoded(RegisterTable)
     name = (*call.namespace, asked.name)
     try:
-        check_properties(call.catalog.files.read(asked.metadata_location).properties)
+        check_properties(call.catalog.files.read_given(asked.metadata_location).properties)
         registered = call.catalog.register_table(name, asked.metadata_location, asked.overwrite, call.commit_id)
     except FileNotFoundError as error:
         raise missing_file(asked.metadata_location) from error

@@ -54,7 +54,7 @@ def expected_rows(plan: Plan) -> list[dict[str, Any]]:
     rows = []
     for experiment, seed in sorted(plan.runs):
         settings = plan.settings[experiment]
-        summary, _ = summarise_compiled(settings, seed, settings.window)
-        rows.append(done_row(experiment, seed, summary, 0.0))
+        summary, counters = summarise_compiled(settings, seed, settings.window)
+        rows.append(done_row(experiment, seed, summary, 0.0, counters))
     empty = dict.fromkeys(rows[0] | {"message": None})
     return [{key: value for key, value in (empty | row).items() if key != "cpu_s"} for row in rows]

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from endive.sim.catalog import IntentionRecord
+from endive.sim.catalog.state import CatalogState
 from endive.sim.commit_options import CommitOptions
 from endive.sim.config.configuration import parse_configuration
 from endive.sim.engines import simulate
@@ -84,6 +86,14 @@ def test_a_rewrite_of_manifests_that_loses_a_race_keeps_what_it_has_merged() -> 
     assert result.total_retries == 2
     assert storage.log.count("read manifest_file") == 1 + 3
     assert state_of(catalog).get_table(0).manifests == 1 + 2  # its own, and those of the two winners
+
+
+def test_a_table_has_at_least_the_manifest_of_its_last_commit() -> None:
+    """Two transactions may merge the same manifests, if they do not overlap otherwise."""
+    state = CatalogState(1, (2,), "partition", manifests=5)
+    for number in (0, 1):
+        state.apply(IntentionRecord(number, 0, {0: 1}, {0: frozenset({number})}, manifests_merged={0: 5}))
+    assert state.tables[0].manifests == 1
 
 
 UPKEEP = """

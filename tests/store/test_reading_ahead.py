@@ -135,3 +135,17 @@ def test_a_read_that_misses_reads_ahead_while_it_refreshes_and_sees_what_others_
         runs.clear()
         assert store.read(read) == b"new"
         assert runs == [b"new"]  # everything is in memory: it is not run twice
+
+
+@pytest.mark.parametrize("key", [b"a", b"m", b"z"])
+def test_a_scan_may_begin_at_any_key_of_a_file_the_last_one_too(key: bytes) -> None:
+    with Store(MemoryStore(), options=QUIET) as store:
+        rows = [(b"a", b"1"), (b"m", b"2"), (b"z", b"3")]
+        store.write(rows)
+        store.compact(everything=True)
+        assert list(store.scan(start=key)) == [row for row in rows if row[0] >= key]
+
+        def scan(tx: Transaction) -> Steps[tuple[tuple[bytes, bytes], ...]]:
+            return (yield from tx.scan(key))
+
+        assert store.read(scan) == tuple(row for row in rows if row[0] == key)

@@ -149,7 +149,7 @@ class TableQueue:
         try:
             with self.changed:
                 self._linger()
-                group, self.waiting = self.waiting[:GROUP_MAX], self.waiting[GROUP_MAX:]
+                group, self.waiting = _next_group(self.waiting)
             started_s = monotonic()
             lead(self, group)
         finally:
@@ -170,6 +170,22 @@ class TableQueue:
         while len(self.waiting) < self._expected and (left_s := end_s - monotonic()) > 0:
             self.arrived.wait(left_s)
         self._in_vain = 0 if len(self.waiting) > before else self._in_vain + 1
+
+
+def _next_group(waiting: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
+    """Return the next group, and the commits that wait on.
+
+    A group has every commit id once. A retry that arrives while its first try still waits here is for the group after:
+    there its stored result is found.
+    """
+    group: dict[str, Waiting] = {}
+    left = []
+    for one in waiting:
+        if len(group) < GROUP_MAX and one.commit_id not in group:
+            group[one.commit_id] = one
+        else:
+            left.append(one)
+    return list(group.values()), left
 
 
 class TableQueues:

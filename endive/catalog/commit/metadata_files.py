@@ -1,10 +1,12 @@
 """Metadata files: their locations, when they are written, and how they are read and deleted."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, lru_cache
 
-from pyiceberg.io import FileIO
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.serializers import Compressor, FromInputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
@@ -14,12 +16,24 @@ from endive.catalog.file_io import open_file_io
 from endive.catalog.iceberg import metadata_file_version
 from endive.catalog.model.metadata_json import metadata_json
 from endive.catalog.settings import BACKGROUND, BEFORE, METADATA_JSON
-from endive.errors import AtCheckpointError, ConfigurationError
+from endive.errors import AtCheckpointError, ConfigurationError, EndiveError
 
 IO_MAX = 64
 """FileIO objects that are kept from commit to commit, by scheme and properties: they hold connections."""
 
 logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def reading_metadata(location: str) -> Iterator[None]:
+    """Name a caller's metadata file in the error if it cannot be read, or is no metadata file."""
+    try:
+        yield
+    except (FileNotFoundError, EndiveError):
+        raise
+    except (OSError, ValueError, TypeError, LookupError, ValidationError) as error:
+        problem = f"cannot be read as a metadata file ({str(error).partition(chr(10))[0]})"
+        raise ConfigurationError(location, [problem]) from error
 
 
 class MetadataFiles:
@@ -32,9 +46,14 @@ class MetadataFiles:
         self._shared_io = lru_cache(maxsize=IO_MAX)(_new_io)
 
     def io(self, location: str, properties: Mapping[str, str] | None = None) -> FileIO:
-        """Return the FileIO for a location; a table's properties override the catalog's."""
+        """Return the FileIO for a location; a table's properties override the catalog's.
+
+        The class of a FileIO comes from the catalog's properties alone: a table's writer must not choose the code that
+        a server runs.
+        """
         scheme = location.partition("://")[0] if "://" in location else "file"
-        return self._shared_io(scheme, tuple({**self.properties, **(properties or {})}.items()))
+        of_table = {name: value for name, value in (properties or {}).items() if name != PY_IO_IMPL}
+        return self._shared_io(scheme, tuple({**self.properties, **of_table}.items()))
 
     @property
     def mode(self) -> str:
@@ -60,6 +79,11 @@ class MetadataFiles:
     def read(self, location: str) -> TableMetadata:
         """Return the metadata in a metadata file."""
         return FromInputFile.table_metadata(self.io(location).new_input(location))
+
+    def read_given(self, location: str) -> TableMetadata:
+        """Return the metadata in a file that a caller names; raise `ConfigurationError` if it is no metadata file."""
+        with reading_metadata(location):
+            return self.read(location)
 
     def write(self, metadata: TableMetadata, location: str) -> None:
         """Write a metadata file. Its location is unique, so it is not checked whether a file exists there."""

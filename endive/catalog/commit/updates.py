@@ -79,7 +79,7 @@ def _created(change: TableChange) -> TableMetadata:
         new.spec().check_compatible(new.schema())
         new.sort_order().check_compatible(new.schema())
         return TableMetadataUtil.parse_obj(new.model_dump())
-    except (ValueError, StopIteration, IcebergValidationError) as error:
+    except (ValueError, StopIteration, LookupError, TypeError, IcebergValidationError) as error:
         problem = str(error) or "its current schema or partition spec is missing"
         raise ConfigurationError(text_of(change.identifier), [problem]) from error
 

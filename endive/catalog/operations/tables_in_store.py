@@ -111,7 +111,10 @@ class TablesInStore:
         require_known(properties, "table", text_of(name))
         uuid = given_uuid or UUID(self._new_id(), version=4)
         place = self.location_for(name, uuid.hex, location)
-        new = new_table_metadata(schema, partition_spec, sort_order, place, dict(properties), uuid)
+        try:
+            new = new_table_metadata(schema, partition_spec, sort_order, place, dict(properties), uuid)
+        except (ValueError, TypeError, LookupError) as error:
+            raise ConfigurationError(text_of(name), [str(error) or type(error).__name__]) from error
         columns = with_default_values(schema, new.schema())
         if columns is not new.schema():
             new = new.model_copy(update={"schemas": [columns]})
@@ -135,7 +138,7 @@ class TablesInStore:
     def _register(
         self, name: Identifier, metadata_location: str, overwrite: bool, request: KeyedRequest | None
     ) -> LoadedTable:
-        metadata = self.files.read(metadata_location)
+        metadata = self.files.read_given(metadata_location)
         checked_location(name, metadata.location)
         record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
         installed = self._install(

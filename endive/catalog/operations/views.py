@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pydantic_core import from_json, to_json
 
-from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.metadata_files import MetadataFiles, reading_metadata
 from endive.catalog.model.grants import Place
 from endive.catalog.model.keys import table_key, view_from, view_key, views_in
 from endive.catalog.model.names import Identifier, namespace_of, text_of
@@ -163,7 +163,10 @@ class Views:
         )
 
     def _register(self, name: Identifier, metadata_location: str, request: KeyedRequest | None) -> LoadedView:
-        with self._files.io(metadata_location).new_input(metadata_location).open() as stream:
+        with (
+            reading_metadata(metadata_location),
+            self._files.io(metadata_location).new_input(metadata_location).open() as stream,
+        ):
             metadata = from_json(stream.read())
         if not isinstance(metadata, dict) or not {"view-uuid", "versions", "location"} <= metadata.keys():
             raise ConfigurationError(metadata_location, ["this is not the metadata file of a view"])

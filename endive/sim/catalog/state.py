@@ -118,5 +118,6 @@ def _with_snapshot(table: TableMetadata, proposal: IntentionRecord) -> TableMeta
         return replace(table, retained=min(table.retained, proposal.retained_max))
     kind = None if proposal.snapshot is None else SNAPSHOT_KINDS.index(proposal.snapshot)
     snapshots = tuple(count + (index == kind) for index, count in enumerate(table.snapshots))
-    manifests = table.manifests + 1 - proposal.manifests_merged.get(table.table_id, 0)
+    # At least its own: another transaction may have merged the same manifests, where the two did not overlap.
+    manifests = max(table.manifests + 1 - proposal.manifests_merged.get(table.table_id, 0), 1)
     return replace(table, snapshots=snapshots, manifests=manifests, retained=table.retained + 1)

@@ -681,7 +681,8 @@ def install(c, g, t, d, state, topology):
                 state[c.at_retained + table] = min(state[c.at_retained + table], c.retained_max)
             elif c.counts_growth == 1:
                 state[c.at_retained + table] += 1
-                state[c.at_manifests + table] += 1 - (d[c.d_merged + j] if c.by_kind == 1 else 0)
+                merged = d[c.d_merged + j] if c.by_kind == 1 else ZERO
+                state[c.at_manifests + table] = max(state[c.at_manifests + table] + 1 - merged, ONCE)
             for p in range(topology[c.row_written, table]):
                 touch(c, g, state, part_at(c, d, topology, j, p))
             if c.tracked == 0 and c.any_tracked == 1:  # of a class that does not track partitions: all of them

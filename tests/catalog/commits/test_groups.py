@@ -358,3 +358,30 @@ def test_many_threads_of_several_catalogs_lose_nothing(tmp_path: Path) -> None:
         assert table.metadata.properties == {f"p{place}": "4" for place in range(8)}
         assert catalogs[0].load_table(NAME).metadata == catalogs[0].kv.files.read(table.metadata_location)
         assert first.check() == []
+
+
+def test_a_group_has_every_commit_id_once(kv: KVCatalog, table: Table) -> None:
+    """A client that lost patience sends its commit again while the first try still waits for its group."""
+    queue = TableQueue()
+    groups_led: list[list[str]] = []
+
+    def answer(_queue: TableQueue, group: list[Waiting]) -> None:
+        groups_led.append([one.commit_id for one in group])
+        lead_with(kv, group)
+
+    queue.waiting = [Waiting(sets(a="1"), "same"), Waiting(sets(a="1"), "same")]
+    first, second = queue.waiting
+    queue.commit(Waiting(sets(b="1"), "other"), answer)
+    while not second.is_answered:
+        queue.commit(second, answer)
+
+    assert groups_led[0] == ["same", "other"]
+    assert first.committed is not None
+    assert second.committed is not None
+    assert first.committed.record.version == second.committed.record.version
+    assert kv.load_table(NAME).version == 2  # two commits, not three
+
+
+def lead_with(kv: KVCatalog, group: list[Waiting]) -> None:
+    committer = kv._committer
+    committer._groups.lead(committer._queues.of(NAME), group)
