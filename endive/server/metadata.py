@@ -4,12 +4,13 @@ A table of 2,000 snapshots takes PyIceberg's models a third of a second to encod
 and the catalog keeps the same objects from load to load, so their JSON is kept beside them and copied into the answer.
 """
 
-from threading import Lock
 from typing import Any
 
 import msgspec
 from pydantic import BaseModel
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
+
+from endive.catalog.model.encoding import ByIdentity
 
 SNAPSHOTS_CACHED = 16_384
 """About half a kilobyte each."""
@@ -18,31 +19,12 @@ SCHEMAS_CACHED = 512
 ENCODED_HERE = {"snapshots", "snapshot_log", "schemas", "metadata_log"}
 
 
-class RawJson:
-    """JSON of immutable models by identity, the newest ones. Safe to use from many threads.
-
-    A model is referenced here, so that no other one can have its id.
-    """
-
-    def __init__(self, count_max: int) -> None:
-        self._count_max = count_max
-        self._held: dict[int, tuple[BaseModel, msgspec.Raw]] = {}
-        self._lock = Lock()
-
-    def __call__(self, model: BaseModel) -> msgspec.Raw:
-        """Return the JSON of a model."""
-        held = self._held.get(id(model))
-        if held is None:
-            held = model, msgspec.Raw(BaseModel.model_dump_json(model, exclude_none=True, by_alias=True).encode())
-            with self._lock:
-                self._held[id(model)] = held
-                if len(self._held) > self._count_max:
-                    del self._held[next(iter(self._held))]
-        return held[1]
+def _raw(model: BaseModel) -> msgspec.Raw:
+    return msgspec.Raw(BaseModel.model_dump_json(model, exclude_none=True, by_alias=True).encode())
 
 
-_snapshot_json = RawJson(SNAPSHOTS_CACHED)
-_schema_json = RawJson(SCHEMAS_CACHED)
+_snapshot_json: ByIdentity[BaseModel, msgspec.Raw] = ByIdentity(SNAPSHOTS_CACHED, _raw)
+_schema_json: ByIdentity[BaseModel, msgspec.Raw] = ByIdentity(SCHEMAS_CACHED, _raw)
 
 
 def metadata_json(metadata: TableMetadata, mode: str = "all") -> dict[str, Any]:

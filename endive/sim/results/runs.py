@@ -292,12 +292,6 @@ def groups_of(metrics: Iterable[str], prefix: str) -> list[str]:
     return list(dict.fromkeys(name.split(".")[1] for name in metrics if name.startswith(f"{prefix}.")))
 
 
-def trust_grid(settings: Settings) -> Grid:
-    """Return how each part of the model was checked; results rest on all of them."""
-    rows = [(part, found["trust"], found["checked"]) for part, found in settings.trust.items()]
-    return Grid(("how far to trust this", "", "checked by"), rows, frozenset({0, 1, 2}))
-
-
 def counter_grid(counters: Sequence[Mapping[str, int]]) -> Grid:
     """Return requests and outcomes by kind, of the whole run; the mean over the seeds."""
     kinds = sorted({name for counts in counters for name in counts})
