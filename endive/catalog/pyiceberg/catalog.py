@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import ValidationError
 from pyiceberg.catalog import PropertiesUpdateSummary
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -94,6 +95,8 @@ def _as_pyiceberg(missing: Callable[[NotInCatalogError], str] = str) -> Iterator
     except AtCheckpointError as error:
         raise ValueError(str(error)) from error
     except ConfigurationError as error:
+        if isinstance(error.__cause__, ValidationError):  # of PyIceberg's own models, as from its other catalogs
+            raise error.__cause__ from error
         raise ValueError(str(error)) from error
 
 
