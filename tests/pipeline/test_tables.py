@@ -17,10 +17,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 
+from endive.catalog import KVCatalog
 from endive.errors import ConfigurationError
 from endive.spark import read_native, register
 from endive.spark.source.scanning import planned
-from tests.pipeline.lakes import Lake
+from tests.pipeline.lakes import Lake, append
 from tests.pipeline.test_tables_read import EVERY
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -67,6 +68,21 @@ def test_every_type_goes_through_spark_unharmed(spark: SparkSession, tmp_path: P
     wanted = through(spark.createDataFrame([row, (None,) * len(row)], schema))
     assert through(lake.load(spark)) == wanted
     assert through(read_native(spark, lake.url, "db.t")) == wanted
+
+
+def test_a_checkpoint_is_opened_read_only(spark: SparkSession, lake: Lake) -> None:
+    append(lake, 1)
+    with KVCatalog.open(lake.url) as catalog:
+        catalog.create_checkpoint("then")
+    append(lake, 2)
+    then = Lake(lake.path, {"catalog.endive.at": "then"})
+
+    assert [row.id for row in then.load(spark).collect()] == [1]
+    before = lake.data_files()
+    with pytest.raises(PySparkException, match="this is checkpoint then, which is read-only"):
+        then.save(numbers(spark, 20, 30, parts=1))
+    assert lake.data_files() == before
+    assert lake.ids() == [1, 2]
 
 
 def test_a_task_that_fails_at_first_leaves_no_row_twice(spark: SparkSession, lake: Lake) -> None:

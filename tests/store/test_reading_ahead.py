@@ -149,3 +149,13 @@ def test_a_scan_may_begin_at_any_key_of_a_file_the_last_one_too(key: bytes) -> N
             return (yield from tx.scan(key))
 
         assert store.read(scan) == tuple(row for row in rows if row[0] == key)
+
+
+def test_a_scan_shows_a_functions_own_rows_over_those_of_functions_before_it() -> None:
+    def second(tx: Transaction) -> Steps[tuple[tuple[bytes, bytes], ...]]:
+        tx.earlier[b"k"] = b"of the function before"  # as in a batch of two
+        tx.put(b"k", b"own")
+        return (yield from tx.scan(b"k"))
+
+    with Store(MemoryStore(), options=QUIET) as store:
+        assert store.transact(second) == ((b"k", b"own"),)
