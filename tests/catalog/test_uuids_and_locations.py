@@ -8,8 +8,11 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertCreate, AssignUUIDUpdate, SetLocationUpdate, SetPropertiesUpdate
 
+from endive.catalog import KVCatalog
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import AlreadyInCatalogError, CommitConflictError, ConfigurationError
+from endive.kv import Store
+from endive.objects import MemoryStore
 from tests.catalog.commits.interrupted import rows_of
 from tests.catalog.tables import NAME, NUMBERS, numbers
 
@@ -80,3 +83,27 @@ def test_uuids_of_tables_are_random_ones_of_rfc_4122(catalog: EndiveCatalog) -> 
     found = [catalog.create_table(f"db.t{number}", NUMBERS).metadata.table_uuid for number in range(5)]
 
     assert {(uuid.version, uuid.variant) for uuid in [staged, *found]} == {(4, RFC_4122)}
+
+
+def test_a_commit_is_on_the_newest_state_of_a_table_that_was_registered_again_meanwhile(warehouse: str) -> None:
+    """The versions of such a table begin again: the version alone does not tell two states apart."""
+    objects = MemoryStore()
+    with (
+        Store(objects, "shared") as here,
+        Store(objects, "shared") as there,
+        KVCatalog(here, warehouse, create=True) as kv,
+        KVCatalog(there, warehouse, create=True) as elsewhere,
+    ):
+        kv.create_namespace("db")
+        catalog = EndiveCatalog.on(kv)
+        table = catalog.create_table(NAME, NUMBERS)
+        assert elsewhere.load_table(NAME).version == 0
+        table.append(numbers(1))
+        kv.register_table(NAME, kv.unregister_table(NAME).metadata_location)
+        assert kv.load_table(NAME).version == 0
+
+        elsewhere.commit(NAME, (), (SetPropertiesUpdate(updates={"a": "1"}),))
+
+        table = catalog.load_table(NAME)
+        assert rows_of(table) == [1]
+        assert table.properties["a"] == "1"

@@ -97,7 +97,7 @@ def apply_announced(
     """Commit a chain, and decide its intentions; or neither, if the table is not the one that the chain begins with."""
     outcome: Outcome = ()
     record = yield from find_table(tx, identifier)
-    if _version(record) != _version(base):
+    if (None if record is None else record.state) != (None if base is None else base.state):
         outcome = Stale(identifier)  # conflicts may be with the old state
     if members and last is not None:
         try:
@@ -105,10 +105,6 @@ def apply_announced(
         except (CommitConflictError, NotInCatalogError):
             outcome = Stale(identifier)
     return Verdict(outcome, results_of(outcome)) if isinstance(outcome, tuple) else Verdict(outcome)
-
-
-def _version(record: TableRecord | None) -> tuple[object, ...]:
-    return () if record is None else (record.uuid, record.version)
 
 
 class AnnouncedCommits:

@@ -146,11 +146,11 @@ class Chains:
     def _past(self, record: TableRecord, queue: TableQueue) -> Past:
         """Return the whole past of a table. If it is newer than the record, so is the table: the group is stale."""
         past = queue.past
-        if past is not None and (past.uuid, past.version) == (record.uuid, record.version):
+        if past is not None and past.state == record.state:
             return past
         view = self.store.read_cached(partial(whole_view, record=record))
         snapshots = [one.snapshot for one in view.snapshots]
-        return Past(record.uuid, record.version, snapshots, [entry for _, entry in view.history])
+        return Past(record.state, snapshots, [entry for _, entry in view.history])
 
     def _at_once(self, tasks: Sequence[Callable[[], None]]) -> None:
         if len(tasks) == 1:
@@ -202,7 +202,7 @@ def past_after(chain: Chain) -> Past | None:
     if chain.metadata is None or chain.last is None:
         return None
     record = chain.last.record
-    return Past(record.uuid, record.version, chain.metadata.snapshots, chain.metadata.snapshot_log)
+    return Past(record.state, chain.metadata.snapshots, chain.metadata.snapshot_log)
 
 
 def members_of(chain: Chain) -> tuple[list[GroupMember], ChangedRows]:

@@ -40,10 +40,10 @@ GROUP_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """All snapshots of a table and its whole history, at one version: for its metadata file."""
+    """All snapshots of a table and its whole history, in one state: for its metadata file."""
 
-    uuid: UUID
-    version: int
+    state: tuple[UUID, int, int]
+    """Of the table's record (`TableRecord.state`)."""
     snapshots: Sequence[Snapshot]
     log: Sequence[SnapshotLogEntry]
 

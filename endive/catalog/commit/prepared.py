@@ -48,7 +48,7 @@ class ChangedRows:
     snapshots_before: tuple[SnapshotRecord, ...] = ()
     """The snapshots of the base."""
     base_updated_ms: int = 0
-    """When the base was updated: a table that was dropped and registered again may have its versions again."""
+    """When the base was updated (`TableRecord.state`)."""
 
     @property
     def is_empty(self) -> bool:
@@ -56,10 +56,10 @@ class ChangedRows:
         return self.base_uuid is not None and self.record.version == self.base_version
 
     def fits(self, record: TableRecord | None) -> bool:
-        """Whether the table is at the version that the rows were computed on."""
+        """Whether the table is in the state that the rows were computed on."""
         if record is None:
             return self.base_uuid is None
-        return (record.uuid, record.version) == (self.base_uuid, self.base_version)
+        return record.state == (self.base_uuid, self.base_version, self.base_updated_ms)
 
     def named(self, location: str, previous: str, previous_unix_ms: int) -> "ChangedRows":
         """Return the rows with the metadata file that shows the result; `previous`: the file before it, if any."""
@@ -102,7 +102,8 @@ def compute_rows(change: TableChange, base: TableView | None, now_ms: int) -> Ch
     base = narrowed(base, change)
     new = applied(change, base.metadata, "", now_ms)
     if new is base.metadata:
-        return ChangedRows(old, old.uuid, old.version, (), (), new.current_snapshot_id, new)
+        updated_ms = old.metadata.last_updated_ms
+        return ChangedRows(old, old.uuid, old.version, (), (), new.current_snapshot_id, new, base_updated_ms=updated_ms)
     return _rows(change, base, old, new)
 
 

@@ -150,6 +150,14 @@ class TableRecord:
         return self.metadata.table_uuid
 
     @property
+    def state(self) -> tuple[UUID, int, int]:
+        """Tells this state of the table from all others of it.
+
+        The version alone does not: a table that is unregistered and registered again begins with version 0 again.
+        """
+        return self.uuid, self.version, self.metadata.last_updated_ms
+
+    @property
     def is_dirty(self) -> bool:
         """Whether the metadata file is behind the records."""
         return self.metadata_version != self.version
