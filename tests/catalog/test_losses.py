@@ -148,6 +148,7 @@ def test_a_record_names_no_older_metadata_file_and_none_of_another_table(
 
     assert not store.transact(lambda tx: note_published(tx, NAME, *note))
     assert not store.transact(lambda tx: note_published(tx, NAME, UUID(int=7), 9, *note[2:]))
+    assert not store.transact(lambda tx: note_published(tx, NAME, loaded.uuid, 9, *note[2:]))  # before it was dropped
     assert catalog.kv.load_table(NAME).metadata_location == loaded.metadata_location
 
 

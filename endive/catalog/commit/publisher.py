@@ -38,9 +38,12 @@ logger = logging.getLogger(__name__)
 def note_published(
     tx: StoreTransaction, identifier: Identifier, uuid: UUID, version: int, location: str, published: TableMetadata
 ) -> Steps[bool]:
-    """Put a metadata file into a table's record; False if the record has one as new, or is another table's."""
+    """Put a metadata file into a table's record; False if the record has one as new, or is another table's.
+
+    A version that the record has not reached is of the table before it was registered again.
+    """
     record = yield from table_rows.find_table(tx, identifier)
-    if record is None or record.uuid != uuid or record.metadata_version >= version:
+    if record is None or record.uuid != uuid or not record.metadata_version < version <= record.version:
         return False
     metadata = record.metadata.model_copy(update={"metadata_log": published.metadata_log})
     new = replace(
