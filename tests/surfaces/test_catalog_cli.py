@@ -332,7 +332,7 @@ def test_markup_in_names_and_values_is_printed_as_it_is(filled: Lake) -> None:
 def test_every_command_teaches_by_an_example(endive: CommandLine) -> None:
     commands = [str(command.name) for command in catalog_app.registered_commands]
 
-    assert len(commands) == 24
+    assert len(commands) == 27
     for command in commands:
         text = endive("catalog", command, "--help").out
         assert "For example" in text

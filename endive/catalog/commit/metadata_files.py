@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
 
+from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.serializers import Compressor, FromInputFile
@@ -32,8 +33,18 @@ def reading_metadata(location: str) -> Iterator[None]:
     except (FileNotFoundError, EndiveError):
         raise
     except (OSError, ValueError, TypeError, LookupError, ValidationError) as error:
-        problem = f"cannot be read as a metadata file ({str(error).partition(chr(10))[0]})"
-        raise ConfigurationError(location, [problem]) from error
+        raise ConfigurationError(location, _problems(error)) from error
+
+
+def _problems(error: Exception) -> list[str]:
+    """Return why a file is no metadata file: every error in it."""
+    inside = error if isinstance(error, PydanticValidationError) else error.__cause__
+    if not isinstance(inside, PydanticValidationError):
+        return [f"not a metadata file: {str(error).partition(chr(10))[0]}"]
+    problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in inside.errors(include_url=False)]
+    # A place begins with the version of the format by which the file was read.
+    parts = [("not a metadata file", place.lstrip("0123456789."), problem) for place, problem in problems]
+    return [": ".join(filter(None, part)) for part in parts]
 
 
 class MetadataFiles:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.parser import parse
@@ -205,10 +204,8 @@ def import_table(
         table_of(name)
         try:
             table = catalog.register_table(name, location)
-        except ConfigurationError:
-            raise
-        except (OSError, PydanticValidationError, ValidationError, ValueError) as error:
-            raise ConfigurationError(location, _import_problems(error)) from error
+        except FileNotFoundError as error:
+            raise ConfigurationError(location, ["not there"]) from error
         indexed = catalog.index_files(name) if index else None
         table = catalog.load_table(name)
     if as_json:
@@ -221,19 +218,6 @@ def import_table(
             f"its files stay in {table.metadata.location}, shared with the catalog that it came from: `drop --purge`, "
             f"`expire` and `orphans --delete` delete them for both; `{forbid}` forbids that"
         )
-
-
-def _import_problems(error: Exception) -> list[str]:
-    """Return why a file cannot be imported: every error in it."""
-    if isinstance(error, FileNotFoundError):
-        return ["not there"]
-    inside = error if isinstance(error, PydanticValidationError) else error.__cause__
-    if not isinstance(inside, PydanticValidationError):
-        return [f"not a metadata file: {error}"]
-    problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in inside.errors(include_url=False)]
-    # A place begins with the version of the format by which the file was read.
-    parts = [("not a metadata file", place.lstrip("0123456789."), problem) for place, problem in problems]
-    return [": ".join(filter(None, part)) for part in parts]
 
 
 def export(

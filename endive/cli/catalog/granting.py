@@ -84,7 +84,12 @@ def grants(
     properties: Properties = None,
     as_json: Json = False,
 ) -> None:
-    """List all grants, with the current names of tables and views."""
+    """List all grants, with the current names of tables and views.
+
+    For example:
+
+    `endive catalog grants s3://bucket/lake group:analysts`
+    """
     only = Grantee.parsed(grantee) if grantee is not None else None
     with opened(url, endpoint, properties) as catalog:
         found = [one for one in catalog.grants.list() if only in (None, one.grantee)]
