@@ -22,7 +22,7 @@ from endive.cli.app import app
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ROOT / "build" / "site-pages"
 SITE = ROOT / "build" / "site"
-GUIDES = ["simulator", "sweeps", "report", "catalog", "server", "store", "spark", "engine"]
+GUIDES = ["simulator", "sweeps", "report", "catalog", "server", "server-security", "store", "spark", "engine"]
 BACKGROUND = ["architecture", "formats", "testing", "testing-protocols", "glossary", "sources"]
 MODULES = [
     *("endive", "endive.catalog", "endive.catalog.pyiceberg", "endive.kv", "endive.objects"),

@@ -34,6 +34,10 @@ def of_kind(settings: Settings, kind: str) -> list[Intervention]:
 # Interventions.
 
 
+pytestmark = pytest.mark.xdist_group("advice")
+"""One process computes the advice that several tests look at."""
+
+
 def test_a_fleet_has_interventions_of_every_kind_and_all_of_them_apply() -> None:
     settings = fleet()
     found = interventions_of(settings)

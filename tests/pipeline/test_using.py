@@ -57,7 +57,7 @@ def test_measures_are_frames_of_the_session(spark: SparkSession, tmp_path: Path)
     assert use(spark) is spark
 
 
-@pytest.mark.slow
+@pytest.mark.campaign  # minutes: a shell, a sweep and Spark SQL, each with a JVM of its own
 def test_a_pyspark_shell_runs_sweeps_and_reads_and_writes_tables(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(sweep_text(tables="[1, 3]", scales="[2000, 400]"))
     url = (tmp_path / "lake").as_uri()

@@ -1,18 +1,14 @@
 """Results that several tests look at, and a browser to look at pages with."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
 
 from endive.report.groups import ReportGroup, groups_of
 from endive.report.page import write_report
 from endive.report.reading import Results, read_results
 from tests.report.builder import BASELINE, CLOSED, PROVIDERS, Grid, write_results
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FAILING = Grid(PROVIDERS.name, PROVIDERS.values, PROVIDERS.title, failing=frozenset({(3, 2), (4, 1)}))
 """The group of providers and tables, with two failed runs."""
 
@@ -33,15 +29,3 @@ def results(directory: Path) -> Results:
 @pytest.fixture(scope="session")
 def groups(results: Results) -> tuple[ReportGroup, ...]:
     return groups_of(results)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """A headless Chromium: the one that the machine has."""
-    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip(f"no Chromium is installed: none of {', '.join(CHROMIUM)} is on the PATH")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield browser
-        browser.close()

@@ -20,7 +20,6 @@ from endive.server.access import OWNER, Principal, Tokens, hashed
 from endive.server.application import ROUTES, Application
 from endive.server.http import Request, Response
 from endive.server.page import FILES
-from tests.report.conftest import chromium  # noqa: F401 - a fixture
 from tests.server.calls import SCHEMA, VERSION
 
 expect.set_options(timeout=60_000)  # other tests run at the same time
@@ -114,7 +113,7 @@ def server(catalog: KVCatalog) -> Iterator[RunningServer]:
 
 
 @pytest.fixture
-def visit(chromium: Browser, server: RunningServer) -> Iterator[Any]:  # noqa: F811
+def visit(chromium: Browser, server: RunningServer) -> Iterator[Any]:
     contexts = []
     complaints: list[str] = []
 

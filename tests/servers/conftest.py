@@ -20,6 +20,8 @@ import pytest
 
 START_S = 300
 """Time limit for a start; on a busy machine, Azurite needed more than 60 s."""
+STOP_S = 3
+"""Servers that end more slowly, such as SeaweedFS, are killed: their data is not needed any more."""
 ANY_KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_REGION": "us-east-1"}
 """The servers accept any keys, but clients need some."""
 KNOWN_KEYS = {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
@@ -64,7 +66,7 @@ def running(
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
