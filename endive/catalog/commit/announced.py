@@ -5,7 +5,7 @@ in an intention on the table's topic (`endive.kv.log.topics`). One of the proces
 (`endive.catalog.commit.chains`), writes its files at the same time, and puts the rows of all groups and the result of
 every change in one WAL entry. The others find their results in that entry.
 
-**What is promised.** A change takes effect at most once: its intention is decided in the entry that has its rows, and
+**Guarantees.** A change takes effect at most once: its intention is decided in the entry that has its rows, and
 its commit id is stored as that of any other commit. A conflict is decided, too, in an entry on the state that it was
 found in. A chain on a table that has changed since is void: its files are deleted, and the next one is built.
 

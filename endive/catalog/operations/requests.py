@@ -31,7 +31,7 @@ class RequestRecord:
     """A request that was carried out."""
 
     operation: str
-    """What was asked for: a key belongs to one request."""
+    """The request in words: a key belongs to one request."""
     result: Json
     unix_ms: int
 
