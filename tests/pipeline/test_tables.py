@@ -362,7 +362,7 @@ def follow(lake: Lake, directory: Path) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
 
-@pytest.mark.campaign  # four minutes; `test_a_stream_takes_up_where_it_stopped` is its short form
+@pytest.mark.campaign  # four minutes; `make test` has a stopped stream and a repeated batch, no killed one
 def test_a_stream_that_is_killed_and_started_again_neither_loses_nor_repeats(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

@@ -85,7 +85,7 @@ def is_other(held: bytes, base: bytes) -> bool:
 
 
 def state_not_compared() -> Any:
-    """What was composed is put, whatever is there now."""
+    """Puts the composed rows, whatever the state is now."""
     return swapped(("tests.races.topics.is_other", lambda *_: False))
 
 

@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass
 class Verdict:
-    """What was done, and what is wrong."""
+    """Counts of a run, and the faults found in it."""
 
     acknowledged: int
     loads: int

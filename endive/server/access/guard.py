@@ -185,7 +185,7 @@ class Guard:
         )
 
     def require_some(self) -> None:
-        """Refuse a caller who has no grant at all in the warehouse."""
+        """Refuse a caller without any grant in the warehouse."""
         if not self.has_some():
             raise self.refused(Privilege.READ, "the warehouse")
 

@@ -1,6 +1,6 @@
 """The page at `/`: a catalog browser in plain HTML, CSS and JavaScript, and the description of the API.
 
-The page has no data of its own. It asks the REST protocol with the token of whoever looks at it, so that it shows what
+The page has no data of its own. It asks the REST protocol with the token of its reader, so that it shows what
 the caller may see; the files themselves are the same for everybody and need no token.
 """
 
