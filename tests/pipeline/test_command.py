@@ -17,8 +17,8 @@ from tests.pipeline.sweeps import expected_rows, rows_of, sweep_text
 from tests.surfaces.conftest import endive  # noqa: F401 - a fixture
 from tests.surfaces.files import CommandLine, start
 
-LONG = sweep_text("[1, 2]", "[60, 70, 80, 90]").replace("300_000", "3_600_000")
-"""24 runs of a tenth of a second or more: time enough to interrupt."""
+LONG = sweep_text("[1, 2]", "[60, 70, 80, 90]").replace("300_000", "21_600_000")
+"""24 runs in twelve bins, each bin about a second: time enough to interrupt it twice before the last bin ends."""
 ENDS_S = 300
 """How long a JVM may take to end; seconds on an idle machine."""
 
