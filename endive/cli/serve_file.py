@@ -77,7 +77,7 @@ def read_file(context: typer.Context, path: Path | None) -> Path | None:
         if type(value) is not (str if kind is Path else kind):
             problems.append(f"{key}: must be {WORDS[kind]}")
         else:
-            defaults[parameter] = str(path.parent / value) if kind is Path else value
+            defaults[parameter] = str(path.parent / str(value)) if kind is Path else value
     if problems:
         raise ConfigurationError(str(path), problems)
     context.default_map = {**(context.default_map or {}), **defaults}

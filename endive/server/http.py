@@ -108,7 +108,7 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     """Return a response with a JSON body; fields of the outermost object that are `Spliced` are sent as they are."""
     if not isinstance(value, dict) or not any(isinstance(one, Spliced) for one in value.values()):
         return Response(status, _encoder.encode(value), headers or {})
-    pieces = []
+    pieces: list[bytes] = []
     for name, one in value.items():
         pieces += (b"," if pieces else b"{", _encoder.encode(name), b":")
         pieces += one.pieces if isinstance(one, Spliced) else (_encoder.encode(one),)

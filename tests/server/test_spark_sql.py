@@ -223,7 +223,7 @@ def test_every_client_writes_and_all_read_the_same_rows(spark: SparkSession, lak
         def through_polars() -> None:
             pl.DataFrame({"id": [101], "name": ["Polars"]}).write_iceberg(rest.load_table("db.shared"), mode="append")
 
-        writers = {
+        writers: dict[tuple[int, str], Callable[[], object]] = {
             (100, "PyIceberg"): through_pyiceberg,
             (101, "Polars"): through_polars,
             (102, "DuckDB"): lambda: duck.execute("INSERT INTO lake.db.shared VALUES (102, 'DuckDB')"),

@@ -96,7 +96,8 @@ def metadata_pieces(metadata: TableMetadata, exclude_none: bool = True) -> list[
     }
     # Only the field itself looks so: in a text quotes are escaped, and the values of properties are texts.
     places = sorted((place, name) for name in parts if (place := body.find(b'"%s":[]' % name)) >= 0)
-    pieces, done = [], 0
+    pieces: list[bytes] = []
+    done = 0
     for place, name in places:
         bracket = place + len(name) + 4
         pieces += (body[done:bracket], parts[name])
