@@ -235,7 +235,9 @@ def test_every_client_writes_and_all_read_the_same_rows(spark: SparkSession, lak
         readers: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
             "Spark": lambda: rows(spark, "SELECT * FROM db.shared"),
             "PyIceberg": lambda: _tuples(rest.load_table("db.shared").scan().to_arrow()),
-            "Polars": lambda: pl.scan_iceberg(rest.load_table("db.shared")).collect().rows(),
+            "Polars": lambda: (
+                pl.scan_iceberg(rest.load_table("db.shared"), storage_options=lake.properties).collect().rows()
+            ),
             "plug-in": lambda: _tuples(plug_in.load_table("db.shared").scan().to_arrow()),
             "DuckDB": lambda: duck.execute("SELECT * FROM lake.db.shared").fetchall(),
         }
