@@ -94,7 +94,7 @@ def test_names_with_the_separator_of_levels_are_refused(application: Application
 
 def test_pages_end_after_a_name_with_the_separator(application: Application, catalog: KVCatalog) -> None:
     """Another client, or an older server, may have created it: its page came again and again."""
-    names = [("db", "a\x1fb"), ("db", "a"), ("db", "b")]
+    names: list[tuple[str, ...]] = [("db", "a\x1fb"), ("db", "a"), ("db", "b")]
     found, token = [], ""
     for _ in names:
         page, following = Page(token, 1).cut(names)
@@ -113,8 +113,8 @@ def test_page_sizes_are_numbers(application: Application, size: str) -> None:
 
 def test_a_plan_with_a_filter_can_be_cancelled(application: Application, catalog: KVCatalog) -> None:
     create_table(application)
-    table, body = "namespaces/db/tables/events", {"filter": {"type": "eq", "term": "id", "value": 1}}
-    plan = PlanToken(table=str(catalog.load_table("db.events").uuid), snapshot=1, **body).text()
+    table, condition = "namespaces/db/tables/events", {"type": "eq", "term": "id", "value": 1}
+    plan = PlanToken(table=str(catalog.load_table("db.events").uuid), snapshot=1, filter=condition).text()
     answer(application, "GET", f"{table}/plan/{plan}")  # makes the cache of plans
 
     assert answer(application, "DELETE", f"{table}/plan/{plan}")[0] == 204
