@@ -11,18 +11,20 @@ is looked for. `loads` times a table with 2,000 snapshots: whole, with `snapshot
 `answers` is the CPU time of parts of a commit: of decoding a request and encoding an answer (`benchmarks.server_cpu`).
 `reference` is Iceberg's own server with SQLite in a file and with PostgreSQL, and files in a directory: without the
 latency of S3, which this server has (`benchmarks.reference_server`). `failures`
-kills and stops one of two servers on a directory a hundred times under load: lost and repeated commits, and how long a
-client waited for its next acknowledgement.
+kills, stops and cuts off one of two servers on SeaweedFS a hundred times under load, with shared and with exclusive
+writers: lost and repeated commits, and how long the slowest client waited for its next acknowledgement.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,6 +41,7 @@ from endive.catalog.commit.change import TableChange
 from endive.catalog.model.file_rows import NO_FILES
 from endive.catalog.settings import EXCLUSIVE, SHARED
 from endive.server import Limits, serve_in_background
+from tests.servers.conftest import ANY_KEYS, has_bucket, seaweedfs
 
 CLIENTS = (64, 256)
 SECONDS = 8.0
@@ -48,6 +51,7 @@ SNAPSHOTS = 2000
 LOADS = 50
 PARTS = ("commits", "loads", "answers", "reference", "failures")
 FAILURES = 100
+KINDS = ("kill", "stop", "cut")
 
 
 JSON_BODY = "content-type: application/json\r\n"
@@ -206,14 +210,19 @@ def measure_reference(seconds: float) -> list[dict[str, object]]:
     return rows
 
 
-def measure_failures(count: int) -> dict[str, object]:
-    """Return what was lost or repeated, and how long clients waited."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tests.server.failing_over", folder, json.dumps({"failures": count})]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    print(found, flush=True)
-    return found
+def measure_failures(count: int) -> list[dict[str, object]]:
+    """Return for each kind of writer what was lost or repeated, and how long clients waited."""
+    rows = []
+    for writer in (SHARED, EXCLUSIVE):
+        with tempfile.TemporaryDirectory() as files, seaweedfs(Path(files), has_bucket) as endpoint:
+            plan = {"failures": count, "kinds": KINDS, "writer": writer, "clients": 6, "endpoint": endpoint}
+            command = [sys.executable, "-m", "tests.server.failing_over", files, json.dumps(plan)]
+            environment = {**os.environ, **ANY_KEYS}
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+        rows.append({"writer": writer, **found})
+        print(rows[-1], flush=True)
+    return rows
 
 
 def main() -> None:
