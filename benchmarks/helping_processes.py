@@ -47,7 +47,7 @@ class SlowCatalog(EndiveCatalog):
     def close(self) -> None:
         """Close the catalog, then the store: its threads would go on."""
         super().close()
-        self.kv.store.close()  # type: ignore[attr-defined]
+        self.kv.store.close()
 
 
 def slowed(objects: ObjectStore, seed: int, warehouse: str, properties: dict[str, str], io: type) -> EndiveCatalog:

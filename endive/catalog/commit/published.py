@@ -10,7 +10,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from pydantic_core import from_json, to_json
-from pyiceberg.table.metadata import MetadataLogEntry
+from pyiceberg.table.snapshots import MetadataLogEntry
 
 from endive.catalog.model.names import Identifier
 from endive.catalog.model.transaction import StoreTransaction
