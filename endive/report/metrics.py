@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from endive.sim.operations import SPECIFIED_TYPES
 from endive.sim.results import summary
 from endive.sim.results.columns import TIME_PURPOSES
+from endive.sim.results.labels import TRUST
 
 OPERATIONS = ("all", *SPECIFIED_TYPES)
 """Operation types, and all of them together."""
@@ -49,9 +50,10 @@ CURVE_METRICS = (
     "usable_committed_per_s",
     "usable_p99_ms",
     "usable_overhead",
+    "usable_dollars_per_million_commits",
     "fails_from_load",
 )
-CURVE_COLUMNS = ("family", "series", *CURVE_METRICS)
+CURVE_COLUMNS = ("family", "series", *CURVE_METRICS, TRUST)
 BREAKDOWN_METRICS = ("committed_per_s", "success", "retries_mean", "p50_ms", "p99_ms")
 BREAKDOWN_COLUMNS = (
     "family",
