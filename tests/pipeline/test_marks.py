@@ -41,14 +41,15 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> SweepDirectory:
 def test_measures_have_prices_and_labels(swept: SweepDirectory) -> None:
     results = open_results(swept)
     for name in ("runs", "experiments", "curves", "counters"):
-        rows = results.measures(name).to_pylist()  # type: ignore[arg-type]
+        rows = results.measures(name).to_pylist()
         labels = {row["transaction.cost_model"]: row["trust"] for row in rows}
         assert labels == {"pyiceberg": "checked", "spec": "unchecked"}, name
     plan = plan_of_models()
     for row in results.measures("runs").to_pylist():
         settings = plan.settings[row["experiment"]]
         _, counters = summarise_compiled(settings, row["seed"], settings.window)
-        assert row[PRICE] == dollars_per_million_commits(settings, counters) > 0
+        assert row[PRICE] == dollars_per_million_commits(settings, counters)
+        assert row[PRICE] > 0
     experiments = {row["experiment"]: row for row in results.measures("experiments").to_pylist()}
     assert all(row[PRICE] > 0 and row[f"{PRICE}_ci"] is not None for row in experiments.values())
     for row in results.measures("curves").to_pylist():
