@@ -97,9 +97,22 @@ class Response:
 NO_CONTENT = Response(204)
 
 
+@dataclass(frozen=True)
+class Spliced:
+    """JSON that is already encoded, in pieces. It may be megabytes: it is copied once, into the answer."""
+
+    pieces: list[bytes]
+
+
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:  # noqa: ANN401
-    """Return a response with a JSON body; parts of type `msgspec.Raw` are sent as they are."""
-    return Response(status, _encoder.encode(value), headers or {})
+    """Return a response with a JSON body; fields of the outermost object that are `Spliced` are sent as they are."""
+    if not isinstance(value, dict) or not any(isinstance(one, Spliced) for one in value.values()):
+        return Response(status, _encoder.encode(value), headers or {})
+    pieces: list[bytes] = []
+    for name, one in value.items():
+        pieces += (b"," if pieces else b"{", _encoder.encode(name), b":")
+        pieces += one.pieces if isinstance(one, Spliced) else (_encoder.encode(one),)
+    return Response(status, b"".join((*pieces, b"}")), headers or {})
 
 
 def error_response(error: HttpError) -> Response:

@@ -202,10 +202,31 @@ class TablesInStore:
 
     def load(self, name: Identifier) -> LoadedTable:
         """Return a table as it is now."""
-        view = self.store.read(lambda tx: table_rows.load_table(tx, name))
-        if view.record.is_dirty and not self.store.is_exclusive_elsewhere:  # the exclusive writer writes the file
+        loaded = self.load_unless(name, lambda _: False, refs_only=False)
+        if isinstance(loaded, TableRecord):
+            raise AssertionError("a table that is not known was not loaded")
+        return loaded
+
+    def load_unless(
+        self, name: Identifier, is_known: Callable[[TableRecord], bool], refs_only: bool
+    ) -> LoadedTable | TableRecord:
+        """Return a table as it is now; if the caller knows this version, only its record: the past is not read.
+
+        `refs_only`: with the snapshots of its branches and tags only.
+        """
+
+        def look(tx: StoreTransaction) -> Steps[TableView | TableRecord]:
+            record = yield from table_rows.require_table(tx, name)
+            if is_known(record):
+                return record
+            view = yield from (table_rows.named_view if refs_only else table_rows.whole_view)(tx, record)
+            return view
+
+        found = self.store.read(look)
+        record = found if isinstance(found, TableRecord) else found.record
+        if record.is_dirty and not self.store.is_exclusive_elsewhere:  # the exclusive writer writes the file
             self._publisher.remind(name)
-        return _loaded(view)
+        return found if isinstance(found, TableRecord) else _loaded(found)
 
     def load_cached(self, name: Identifier) -> LoadedTable:
         """Return a table at least as new as this process's last commit to it, without a request."""
