@@ -1,4 +1,4 @@
-"""Each catalog preset against an exact model of its kind: its own granularity, pointers, workers, lock, batches and limit.
+"""Each catalog preset against an exact model of its kind: granularity, pointers, workers, lock, batches and limit.
 
 Latencies are replaced by fixed or exponential ones, so that formulas apply; everything else is the preset's.
 
