@@ -152,7 +152,7 @@ def series_cells(row: Mapping[str, Any]) -> list[str]:
         sustainable = NONE if fails is None else f"< {label_of(fails)}"
     else:
         sustainable = f"≥ {label_of(load)}" if fails is None else label_of(load)
-    figures = [number(row[f"usable_{name}"]) for name in ("committed_per_s", "p99_ms", DOLLARS)]
+    figures = [number(row.get(f"usable_{name}")) for name in ("committed_per_s", "p99_ms", DOLLARS)]
     cells = [sustainable, *figures, label_of(row["saturation_load"]), number(row["peak_committed_per_s"])]
     mark = mark_for(row.get(TRUST))
     return [cell if cell == NONE else cell + mark for cell in cells]

@@ -53,7 +53,9 @@ CURVE_METRICS = (
     "usable_dollars_per_million_commits",
     "fails_from_load",
 )
-CURVE_COLUMNS = ("family", "series", *CURVE_METRICS, TRUST)
+LATER_COLUMNS = ("usable_dollars_per_million_commits", TRUST)
+"""Columns of curves that measures of version 0.1.0 do not have."""
+CURVE_COLUMNS = ("family", "series", *(name for name in CURVE_METRICS if name not in LATER_COLUMNS))
 BREAKDOWN_METRICS = ("committed_per_s", "success", "retries_mean", "p50_ms", "p99_ms")
 BREAKDOWN_COLUMNS = (
     "family",
