@@ -11,16 +11,14 @@ that a decision names; `REASONS` lists them. One that has none of these properti
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import HERE, save
+from benchmarks.beside import HERE_TREE, run_in
+from benchmarks.report import save
 
 Document = Mapping[str, Any]
 
@@ -123,7 +121,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         _program(options.before, WRITE, place, str(options.random))
-        before, now = (_program(tree, RUN, place) for tree in (options.before, HERE.parent))
+        before, now = (_program(tree, RUN, place) for tree in (options.before, HERE_TREE))
         documents = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in Path(place).glob("*.toml")}
     save("one_class", report(documents, json.loads(before), json.loads(now)))
 
@@ -160,11 +158,8 @@ def _difference(before: Document, now: Document) -> str:
 
 def _program(tree: Path, text: str, *arguments: str) -> str:
     """Run a program with the package of a checkout; return what it prints."""
-    cache = Path(arguments[0]) / tree.name
-    environment = {**os.environ, "PYTHONPATH": str(tree.resolve()), "NUMBA_CACHE_DIR": str(cache)}
-    command = [sys.executable, "-c", text, *arguments]
-    done = subprocess.run(command, cwd=tree, env=environment, check=True, capture_output=True, text=True)
-    return done.stdout.splitlines()[-1] if done.stdout else ""
+    printed = run_in(tree, "-c", text, *arguments)
+    return printed.splitlines()[-1] if printed else ""
 
 
 if __name__ == "__main__":
