@@ -28,6 +28,7 @@ from endive.errors import (
 from endive.kv.at_checkpoint import StoreAtCheckpoint
 from endive.kv.commit_times import CommitTimes
 from endive.kv.exchange import Exchange
+from endive.kv.group_commit import Result
 from endive.kv.log.helping import pending
 from endive.kv.log.state import StoreState
 from endive.kv.maintenance.background import BackgroundMaintenance
@@ -161,10 +162,13 @@ class Store(Closing):
         An error of the function is raised here; nothing of it was written then. `OutcomeUnknownError`: it may have
         been, or may still be; the function is not run again.
         """
+        return self.submit(function).wait()
+
+    def submit(self, function: TransactionFunction[T]) -> Result[T]:
+        """Begin what `transact` does, and return at once: `wait` returns what `transact` would."""
         self._require_process()
         self._require_room()
-        result: T = self._group.submit(function).wait()
-        return result
+        return self._group.submit(function)
 
     def call(self, procedure: str, version: int, argument: bytes) -> bytes:
         """Call a registered procedure on the newest state; return its result when all its rows are durable.

@@ -52,6 +52,7 @@ def note_published(
         metadata_location=location,
         metadata_version=version,
         metadata_unix_ms=published.last_updated_ms,
+        is_written_beside=False,
     )
     yield from put_record(tx, new)
     return True
@@ -97,10 +98,13 @@ class Publisher:
 
         view = self.store.read(look)
         record, metadata = view.record, view.metadata
+        previous = self.files.existing(record, lambda: metadata)
         if not record.is_dirty:
+            if not previous:
+                self.files.write(metadata, record.metadata_location)  # for its error
             return record.metadata_location
-        if record.metadata_location:
-            metadata = with_log_entry(metadata, record.metadata_location, record.metadata_unix_ms)
+        if previous:
+            metadata = with_log_entry(metadata, previous, record.metadata_unix_ms)
         location = self.files.new_location(metadata, record.metadata_location)
         self.files.write(metadata, location)
         noted = self.store.transact(

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import SortOrder
 
-from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.metadata_files import Look, MetadataFiles
 from endive.catalog.commit.publisher import Publisher
 from endive.catalog.connection import FOLDER
 from endive.catalog.iceberg import with_row_ids
@@ -202,14 +202,31 @@ class TablesInStore:
 
     def load(self, name: Identifier) -> LoadedTable:
         """Return a table as it is now."""
-        view = self.store.read(lambda tx: table_rows.load_table(tx, name))
+        looks: list[Look | None] = [None]
+
+        def load(tx: StoreTransaction) -> Steps[TableView]:
+            record = yield from table_rows.require_table(tx, name)
+            looks.append(self.files.look(record, looks[-1]))  # while the past is read
+            view = yield from table_rows.whole_view(tx, record)
+            return view
+
+        view = self.store.read(load)
         if view.record.is_dirty and not self.store.is_exclusive_elsewhere:  # the exclusive writer writes the file
             self._publisher.remind(name)
-        return _loaded(view)
+        return self._loaded(view, looks[-1])
 
     def load_cached(self, name: Identifier) -> LoadedTable:
         """Return a table at least as new as this process's last commit to it, without a request."""
-        return _loaded(self.store.read_cached(lambda tx: table_rows.load_table(tx, name)))
+        return self._loaded(self.store.read_cached(lambda tx: table_rows.load_table(tx, name)))
+
+    def _loaded(self, view: TableView, look: Look | None = None) -> LoadedTable:
+        """Return a view with its own properties, which the caller may change, and with a metadata file that exists."""
+        record = view.record
+        location = self.files.existing(record, lambda: view.metadata, look)
+        if not location and view.metadata.metadata_log:
+            location = view.metadata.metadata_log[-1].metadata_file  # older, as if it were written in the background
+        metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
+        return LoadedTable(record.identifier, record.version, metadata, location or record.metadata_location)
 
     def exists(self, name: Identifier) -> bool:
         """Whether there is such a table."""
@@ -353,12 +370,6 @@ def checked_location(name: Identifier, location: str) -> str:
         problem = f"its location {location} is inside the catalog's own folder {FOLDER}/, or contains `..`"
         raise ConfigurationError(text_of(name), [problem])
     return location.rstrip("/")
-
-
-def _loaded(view: TableView) -> LoadedTable:
-    """Return a view with its own properties, which the caller may change, while records are shared."""
-    metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
-    return LoadedTable(view.record.identifier, view.record.version, metadata, view.record.metadata_location)
 
 
 def default_location(warehouse: str, name: Identifier, uuid: str) -> str:
