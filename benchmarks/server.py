@@ -1,15 +1,16 @@
 """The REST server over an object store that answers like S3: commits per second of 64 and 256 clients, and loads.
 
     python -m benchmarks.server                  # writes results/server.json
-    python -m benchmarks.server --only loads     # only that part; the others are `commits`, `reference` and `failures`
+    python -m benchmarks.server --only loads     # only that part; the others are in `PARTS`
     python -m benchmarks.server --quick          # a look at every case; writes nothing
 
 The server and its catalog run in this process; the clients are connections of one other process, which commits as
 fast as it is answered: a property of a table each. Both share the machine. After each case every acknowledged number
 is looked for. `loads` times a table with 2,000 snapshots: whole, with `snapshots=refs`, and with `If-None-Match`.
 
-`reference` is Iceberg's own server with SQLite in memory and files in a directory, without the latency of S3, so its
-rates compare only with their own; the jars come with the compatibility kit (`make test-all` fetches them). `failures`
+`answers` is the CPU time of parts of a commit: of decoding a request and encoding an answer (`benchmarks.server_cpu`).
+`reference` is Iceberg's own server with SQLite in a file and with PostgreSQL, and files in a directory: without the
+latency of S3, which this server has (`benchmarks.reference_server`). `failures`
 kills and stops one of two servers on a directory a hundred times under load: lost and repeated commits, and how long a
 client waited for its next acknowledgement.
 """
@@ -17,26 +18,22 @@ client waited for its next acknowledgement.
 import argparse
 import asyncio
 import json
-import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableUpdate
 
 from benchmarks.catalog_load import SCHEMA
 from benchmarks.catalog_s3 import slow_catalog
+from benchmarks.reference_server import DATABASES, create_tables, reference_server
 from benchmarks.report import RESULTS, save
+from benchmarks.server_cpu import measure_answers, snapshot
 from endive.catalog.commit.change import TableChange
 from endive.catalog.model.file_rows import NO_FILES
 from endive.catalog.settings import EXCLUSIVE, SHARED
@@ -46,17 +43,11 @@ CLIENTS = (64, 256)
 SECONDS = 8.0
 SNAPSHOTS = 2000
 LOADS = 50
-PARTS = ("commits", "loads", "reference", "failures")
-JARS = Path(__file__).parents[1] / "build" / "kit-1.11.0"
+PARTS = ("commits", "loads", "answers", "reference", "failures")
 FAILURES = 100
 
 
 JSON_BODY = "content-type: application/json\r\n"
-TABLE_SCHEMA = {
-    "type": "struct",
-    "schema-id": 0,
-    "fields": [{"id": 1, "name": "n", "type": "long", "required": False}],
-}
 
 
 async def exchange(
@@ -104,6 +95,25 @@ async def clients(url: str, token: str, count: int, seconds: float) -> None:
     print(json.dumps({"numbers": [number for number, _ in found], "times_ms": times_ms}))
 
 
+def run_clients(url: str, token: str, count: int, seconds: float) -> dict[str, Any]:
+    """Run clients in a process of their own; return what they print."""
+    command = [sys.executable, "-m", "benchmarks.server", "--client", url, token, str(count), str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr[-2000:])
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def rates(times_ms: list[float], seconds: float) -> dict[str, float]:
+    """Return commits a second, and their times."""
+    return {
+        "commits_per_s": round(len(times_ms) / seconds, 1),
+        "p50_ms": round(median(times_ms), 1),
+        "p99_ms": round(quantiles(times_ms, n=100)[-1], 1),
+    }
+
+
 def measure_commits(seconds: float) -> list[dict[str, object]]:
     """Return a row for each kind of writer and number of clients."""
     rows = []
@@ -114,11 +124,8 @@ def measure_commits(seconds: float) -> list[dict[str, object]]:
                     catalog.kv.create_table(f"db.t{place}", SCHEMA)
                 with serve_in_background(catalog.kv, Limits(threads=count + 8)) as server:
                     cpu_s = time.process_time()
-                    command = [sys.executable, "-m", "benchmarks.server", "--client", server.url, server.token]
-                    command += [str(count), str(seconds)]
-                    done = subprocess.run(command, capture_output=True, text=True, check=True)
+                    found = run_clients(server.url, server.token, count, seconds)
                     cpu_s = time.process_time() - cpu_s
-                found = json.loads(done.stdout)
                 held = [
                     int(catalog.kv.load_table(f"db.t{place}").metadata.properties.get("number", "0"))
                     for place in range(count)
@@ -127,9 +134,7 @@ def measure_commits(seconds: float) -> list[dict[str, object]]:
             row = {
                 "clients": count,
                 "writer": writer,
-                "commits_per_s": round(len(times_ms) / seconds, 1),
-                "p50_ms": round(median(times_ms), 1),
-                "p99_ms": round(quantiles(times_ms, n=100)[-1], 1),
+                **rates(times_ms, seconds),
                 "server_cpu_ms_per_commit": round(1000 * cpu_s / len(times_ms), 2),
                 "lost": sum(number > there for number, there in zip(found["numbers"], held, strict=True)),
             }
@@ -169,18 +174,7 @@ def measure_loads(snapshots: int, loads: int) -> dict[str, object]:
         kv.create_table("db.t", SCHEMA)
         for first in range(1, snapshots + 1, 100):
             numbers = range(first, min(first + 100, snapshots + 1))
-            added = [
-                Snapshot(
-                    snapshot_id=number,
-                    parent_snapshot_id=number - 1 or None,
-                    sequence_number=number,
-                    timestamp_ms=1_700_000_000_000 + number,
-                    manifest_list=f"s3://bucket/lake/db/t/metadata/snap-{number}.avro",
-                    summary=Summary(Operation.APPEND, **{"added-records": "10", "total-records": str(10 * number)}),
-                    schema_id=0,
-                )
-                for number in numbers
-            ]
+            added = [snapshot(number) for number in numbers]
             main = SetSnapshotRefUpdate.model_validate(
                 {"ref-name": "main", "type": SnapshotRefType.BRANCH, "snapshot-id": numbers[-1]}
             )
@@ -193,59 +187,16 @@ def measure_loads(snapshots: int, loads: int) -> dict[str, object]:
     return {"snapshots": snapshots, **found}
 
 
-def ask(url: str, path: str, body: object) -> None:
-    """Send a POST to a server without tokens."""
-    sent = Request(  # noqa: S310 - our own servers
-        f"{url}/v1/{path}", json.dumps(body).encode(), {"content-type": "application/json"}, method="POST"
-    )
-    with urlopen(sent) as answer:  # noqa: S310
-        answer.read()
-
-
-@contextmanager
-def reference_server() -> Iterator[str]:
-    """Run Iceberg's reference server, and yield its address."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = ["java", "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{JARS}/*"]
-    command.append("org.apache.iceberg.rest.RESTCatalogServer")
-    with tempfile.TemporaryDirectory() as folder:
-        settings = {"CATALOG_REST_PORT": str(port), "CATALOG_WAREHOUSE": folder}
-        with subprocess.Popen(command, env={**os.environ, **settings}) as process:
-            try:
-                for _ in range(300):
-                    try:
-                        urlopen(f"http://127.0.0.1:{port}/v1/config").close()
-                        break
-                    except OSError:
-                        time.sleep(0.2)
-                yield f"http://127.0.0.1:{port}"
-            finally:
-                process.kill()
-
-
 def measure_reference(seconds: float) -> list[dict[str, object]]:
-    """Return a row for each number of clients of Iceberg's reference server."""
-    if not JARS.exists():
-        raise SystemExit("the reference server's jars are missing: run tests/server/test_compatibility_kit.py once")
+    """Return a row for each database and number of clients of Iceberg's reference server."""
     rows = []
-    for count in CLIENTS:
-        with reference_server() as url:
-            ask(url, "namespaces", {"namespace": ["db"]})
-            for place in range(count):
-                ask(url, "namespaces/db/tables", {"name": f"t{place}", "schema": TABLE_SCHEMA})
-            command = [sys.executable, "-m", "benchmarks.server", "--client", url, "none", str(count), str(seconds)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-        times_ms = json.loads(done.stdout)["times_ms"]
-        rows.append(
-            {
-                "clients": count,
-                "commits_per_s": round(len(times_ms) / seconds, 1),
-                "p50_ms": round(median(times_ms), 1),
-                "p99_ms": round(quantiles(times_ms, n=100)[-1], 1),
-            }
-        )
-        print(rows[-1], flush=True)
+    for database in DATABASES:
+        for count in CLIENTS:
+            with reference_server(database) as url:
+                create_tables(url, count)
+                times_ms = run_clients(url, "none", count, seconds)["times_ms"]
+            rows.append({"database": database, "clients": count, **rates(times_ms, seconds)})
+            print(rows[-1], flush=True)
     return rows
 
 
@@ -275,6 +226,8 @@ def main() -> None:
         body["commits"] = measure_commits(2.0 if given.quick else SECONDS)
     if given.only in (None, "loads"):
         body["loads"] = measure_loads(200 if given.quick else SNAPSHOTS, 5 if given.quick else LOADS)
+    if given.only in (None, "answers"):
+        body["answers"] = measure_answers(20 if given.quick else 300)
     if given.only in (None, "reference"):
         body["reference"] = measure_reference(2.0 if given.quick else SECONDS)
     if given.only in (None, "failures"):

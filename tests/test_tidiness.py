@@ -224,6 +224,8 @@ UNSEEN = {
     "simulation.trim_end_ms": "the window of the figures; test_experiment.py",
     "experiment.label": "the directory's name; test_config.py",
     "storage.profile_file": "needs a file; test_config.py",
+    "storage.prefix_limits": "needs more requests than a short run makes; spec/test_prefix_limits.py",
+    "storage.prefix": "needs more requests than a short run makes; spec/test_prefix_limits.py",
     "workload.NAME": "a table, not a value; spec/test_classes.py",
 }
 """Keys that have no other value to try, or that results do not depend on, and what tests them."""

@@ -118,8 +118,15 @@ def _limits(profile: Profile) -> dict[str, str]:
         costs = f"a refused one counts {limit.refusal_cost:g}, a throttled one {limit.throttle_cost:g}"
         bucket = f"at most {limit.burst:g} at once; {costs}"
         found["object_limit"] = f"{limit.per_s:g} conditional writes per second and object, {bucket}"
+    prefix = profile.prefix_limit
+    if prefix.is_set:
+        rates = f"{prefix.reads_per_s:,g} reads and {prefix.writes_per_s:,g} writes"
+        found["prefix_limit"] = f"{rates} per second and prefix, with storage.prefix_limits"
+    if limit != RateLimit() or prefix.is_set:
         found["client"] = (
             f"{client.name}: {client.attempts} attempts, {client.base_ms:g} ms, times {client.multiplier:g}"
+            if client.name
+            else "none: throttled requests pass at their turn"
         )
     return found
 

@@ -11,6 +11,7 @@ import typer
 from endive.catalog import KVCatalog
 from endive.cli.catalog.arguments import Endpoint, Properties, as_typed, reach, require_lasting
 from endive.cli.console import errors, output, warn
+from endive.cli.serve_file import file_settings, read_file
 from endive.errors import ConfigurationError
 from endive.logs import LogForm, show_logs
 from endive.server.access import Callers, new_token
@@ -30,14 +31,30 @@ PORT = 8181
 
 
 def serve(
+    context: typer.Context,
     urls: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="URL…", help="A directory or a bucket; `NAME=URL` to serve several, each a warehouse of its name."
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on. All but loopback need `--tokens`.")] = LOOPBACK,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = PORT,
+    config: Annotated[  # noqa: ARG001 - its callback has made its values the defaults of the others
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="ENDIVE_CONFIG",
+            callback=read_file,
+            is_eager=True,
+            help="TOML file with these options by name, and tables `[warehouses]` and `[properties]`; options and "
+            "the environment take precedence.",
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(envvar="ENDIVE_HOST", help="Address to listen on. All but loopback need `--tokens`.")
+    ] = LOOPBACK,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, envvar="ENDIVE_PORT", help="Port to listen on; 0: any free one.")
+    ] = PORT,
     tokens: Annotated[
         Path | None,
         typer.Option(
@@ -51,35 +68,65 @@ def serve(
         typer.Option("--new-token", metavar="NAME", help="Print a new token and its line for FILE, and end."),
     ] = None,
     tls_certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate chain (PEM), for HTTPS.")
+        Path | None,
+        typer.Option(metavar="FILE", envvar="ENDIVE_TLS_CERTIFICATE", help="Certificate chain (PEM), for HTTPS."),
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Private key (PEM) of the certificate.")] = None,
-    create: Annotated[bool, typer.Option("--create", help="Create a catalog where there is none.")] = False,
-    threads: Annotated[int, typer.Option(min=1, help="Requests that run at the same time.")] = Limits.threads,
-    logs: Annotated[LogForm | None, typer.Option("--log", help="Write logs to standard error.")] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="ENDIVE_TLS_KEY", help="Private key (PEM) of the certificate."),
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", envvar="ENDIVE_CREATE", help="Create a catalog where there is none.")
+    ] = False,
+    threads: Annotated[
+        int, typer.Option(min=1, envvar="ENDIVE_THREADS", help="Requests that run at the same time.")
+    ] = Limits.threads,
+    logs: Annotated[
+        LogForm | None, typer.Option("--log", envvar="ENDIVE_LOG", help="Write logs to standard error.")
+    ] = None,
     vend_role: Annotated[
         str | None,
         typer.Option(
             metavar="ARN",
+            envvar="ENDIVE_VEND_ROLE",
             help="Give clients temporary keys for the files of a table: this role, by STS, restricted to its folder.",
         ),
     ] = None,
     sts_endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Address of an STS that is not Amazon's.")
+        str | None,
+        typer.Option(metavar="URL", envvar="ENDIVE_STS_ENDPOINT", help="Address of an STS that is not Amazon's."),
     ] = None,
     sign_requests: Annotated[
-        bool, typer.Option("--sign-requests", help="Sign clients' requests for the files of a table, where no STS is.")
+        bool,
+        typer.Option(
+            "--sign-requests",
+            envvar="ENDIVE_SIGN_REQUESTS",
+            help="Sign clients' requests for the files of a table, where no STS is.",
+        ),
     ] = False,
     webhook: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="POST an event for every commit, at least once; needs `--webhook-secret`."),
+        typer.Option(
+            metavar="URL",
+            envvar="ENDIVE_WEBHOOK",
+            help="POST an event for every commit, at least once; needs `--webhook-secret`.",
+        ),
     ] = None,
     webhook_secret: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with the secret that signs events (HMAC-SHA256).")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="ENDIVE_WEBHOOK_SECRET",
+            help="File with the secret that signs events (HMAC-SHA256).",
+        ),
     ] = None,
     audit_log: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Append which caller changed what, or was refused: a JSON object a line."),
+        typer.Option(
+            metavar="FILE",
+            envvar="ENDIVE_AUDIT_LOG",
+            help="Append which caller changed what, or was refused: a JSON object a line.",
+        ),
     ] = None,
     endpoint: Endpoint = None,
     properties: Properties = None,
@@ -94,10 +141,11 @@ def serve(
         token, line = new_token(add_token)
         output.print(f"token: {token}\nfor the file, under [tokens]: {line}", soft_wrap=True)
         return
-    named = _warehouses(urls or [])
+    file = file_settings(context)
+    named = _warehouses(urls or [f"{name}={url}" for name, url in file.warehouses.items()])
     known = Callers.load(tokens) if tokens is not None else None
     _require_safe(host, known, tls_certificate, tls_key)
-    settings = reach(endpoint, properties)
+    settings = {**file.properties, **reach(endpoint, properties)}
     if logs is not None:
         show_logs(logs, sys.stderr, logging.INFO)
     if audit_log is not None:
@@ -149,7 +197,9 @@ def _webhook(url: str, secret: Path | None, catalogs: dict[str, KVCatalog]) -> W
 def _warehouses(urls: list[str]) -> dict[str, str]:
     """Return URLs by the names of their warehouses."""
     if not urls:
-        raise ConfigurationError("endive serve", ["a URL is missing: a directory or a bucket"])
+        raise ConfigurationError(
+            "endive serve", ["a URL is missing: a directory or a bucket, or a file with [warehouses] by --config"]
+        )
     named: dict[str, str] = {}
     problems = []
     for text in urls:

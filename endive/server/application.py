@@ -132,6 +132,13 @@ class Application:
         for catalog in self.warehouses.values():
             catalog.files.io(catalog.warehouse)
 
+    def knows(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request has a valid token. Without authentication every request has."""
+        try:
+            return self._tokens is None or bool(self._tokens.principal(headers))
+        except HttpError:
+            return False
+
     def answer(self, request: Request) -> Response:
         """Return the response to a request; errors become Iceberg's error model."""
         began_s = perf_counter()

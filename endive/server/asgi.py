@@ -6,7 +6,7 @@ batch. When all threads are busy and the queue is full, a request is refused wit
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
@@ -15,7 +15,7 @@ from typing import Any
 from endive.drivers.blocking import random_id
 from endive.logs import log_event
 from endive.server.application import Application
-from endive.server.errors import HttpError, try_again
+from endive.server.errors import HttpError, bad_request, try_again
 from endive.server.http import Request, Response, error_response, query_of
 
 Scope = MutableMapping[str, Any]
@@ -38,6 +38,13 @@ class Limits:
     """Requests that wait for a thread; more are refused."""
     waiting_timeout_s: float = 30.0
     """A request that waited longer for a thread is refused before anything is done: its client may have given up."""
+
+
+UNKNOWN_BODY_BYTES_MAX = 64 * 1024
+"""Bytes of a body that are read before the caller's token is checked."""
+
+ONCE = (b"authorization", b"host", b"idempotency-key", b"origin")
+"""Headers that decide what a request may do. A proxy in front might look at one, and the server at another."""
 
 
 class Asgi:
@@ -79,9 +86,11 @@ class Asgi:
 
     async def _read(self, scope: Scope, receive: Receive, request_id: str) -> Request:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if len(headers) != len(scope["headers"]):
+            _require_once([name for name, _ in scope["headers"]])
         try:
             async with asyncio.timeout(self._limits.body_timeout_s):
-                body = await self._body(receive)
+                body = await self._body(receive, headers)
         except TimeoutError as error:
             raise HttpError(408, "RequestTimeoutException", "The body did not arrive in time") from error
         path = scope.get("raw_path") or scope["path"].encode()
@@ -89,16 +98,24 @@ class Asgi:
         client = (scope.get("client") or ("",))[0]
         return Request(scope["method"], path.decode("latin-1"), query, headers, body, request_id, client)
 
-    async def _body(self, receive: Receive) -> bytes:
-        parts, size, more = [], 0, True
+    async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes:
+        """Return the body; of a caller without a valid token nothing, since its request is refused anyway."""
+        parts, size, more, is_known = [], 0, True, False
         while more:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                raise bad_request("The connection ended before the body")
             part = message.get("body", b"")
             size += len(part)
             if size > self._limits.body_bytes_max:
                 raise HttpError(
                     413, "BadRequestException", f"The body has more than {self._limits.body_bytes_max} bytes"
                 )
+            if size > UNKNOWN_BODY_BYTES_MAX and not is_known:
+                loop = asyncio.get_running_loop()
+                is_known = await loop.run_in_executor(self._pool, self._application.knows, headers)
+                if not is_known:
+                    return b""
             parts.append(part)
             more = message.get("more_body", False)
         return b"".join(parts)
@@ -117,6 +134,12 @@ class Asgi:
         if monotonic() - queued_s > self._limits.waiting_timeout_s:
             raise try_again("The request waited too long for a thread; nothing was done")
         return self._application.answer(request)
+
+
+def _require_once(names: list[bytes]) -> None:
+    for one in ONCE:
+        if names.count(one) > 1:
+            raise bad_request(f"The header {one.decode()} is there more than once")
 
 
 async def _respond(response: Response, request_id: str, is_head: bool, send: Send) -> None:

@@ -1,6 +1,7 @@
 """HTTP connections with limits on the head of a request: uvicorn's fast parser has none.
 
 Without them a client could send headers without end, or one byte a minute, and hold memory and a connection for it.
+The same goes for the fields after a chunked body (trailers) and for extensions of chunks. Trailers are not kept.
 """
 
 import asyncio
@@ -8,7 +9,7 @@ import asyncio
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES_MAX = 64 * 1024
-"""The request line and all headers. An access token with many groups has some kilobytes."""
+"""The request line and all headers, or anything else that is no body. A token with many groups has some kilobytes."""
 HEAD_TIMEOUT_S = 30.0
 """From the connection, or the first byte of a later request, to the end of its headers."""
 
@@ -23,6 +24,7 @@ class LimitedProtocol(HttpToolsProtocol):
     """A connection that ends if the head of a request is too large or too slow."""
 
     _head_bytes = 0
+    """Received since the last part of a body, or since the last request."""
     _is_in_head = True
     _head_timer: asyncio.TimerHandle | None = None
 
@@ -35,10 +37,9 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_in_head:
-            self._head_bytes += len(data)
+        self._head_bytes += len(data)
         super().data_received(data)
-        if self._is_in_head and self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+        if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
             body = BODY % HEAD_BYTES_MAX
             self.transport.write(TOO_LARGE % (len(body), body))
             self.transport.close()
@@ -48,6 +49,18 @@ class LimitedProtocol(HttpToolsProtocol):
         if not self._is_in_head:  # a later request of the connection
             self._is_in_head, self._head_bytes = True, 0
             self._start_timer()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_head:  # else a trailer, which would become one of the request's headers
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._head_bytes = 0
+        super().on_message_complete()
 
     def on_headers_complete(self) -> None:
         self._is_in_head, self._head_bytes = False, 0

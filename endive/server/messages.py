@@ -1,10 +1,16 @@
 """Bodies of requests, as Iceberg's specification has them."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from endive.catalog.model.names import LEVELS_MAX
+
 Json = dict[str, Any]
+Level = Annotated[str, msgspec.Meta(pattern="^[^\x1f]*$")]
+"""A name. One with the separator of levels could not be written in a path."""
+Levels = Annotated[list[Level], msgspec.Meta(max_length=LEVELS_MAX)]
+"""The levels of a namespace; few, since the grants around each of them are looked up."""
 
 
 class Message(msgspec.Struct, rename="kebab", kw_only=True):
@@ -14,7 +20,7 @@ class Message(msgspec.Struct, rename="kebab", kw_only=True):
 class CreateNamespace(Message):
     """Body of `createNamespace`."""
 
-    namespace: list[str]
+    namespace: Levels
     properties: dict[str, str] = {}
 
 
@@ -28,7 +34,7 @@ class UpdateProperties(Message):
 class CreateTable(Message):
     """Body of `createTable`."""
 
-    name: str
+    name: Level
     schema: Json
     location: str | None = None
     partition_spec: Json | None = None
@@ -40,7 +46,7 @@ class CreateTable(Message):
 class CreateView(Message):
     """Body of `createView`."""
 
-    name: str
+    name: Level
     schema: Json
     view_version: Json
     location: str | None = None
@@ -50,7 +56,7 @@ class CreateView(Message):
 class RegisterTable(Message):
     """Body of `registerTable` and `registerView`."""
 
-    name: str
+    name: Level
     metadata_location: str
     overwrite: bool = False
 
@@ -58,8 +64,8 @@ class RegisterTable(Message):
 class Name(Message):
     """A table or view."""
 
-    namespace: list[str]
-    name: str
+    namespace: Levels
+    name: Level
 
 
 class Rename(Message):

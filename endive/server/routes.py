@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from endive.catalog.catalog import KVCatalog
-from endive.catalog.model.names import Identifier
+from endive.catalog.model.names import LEVELS_MAX, Identifier
 from endive.server.access.guard import Guard
 from endive.server.errors import HttpError, bad_request, not_acceptable
 from endive.server.http import SEPARATOR, Request, Response
@@ -36,7 +36,10 @@ class Call:
     @property
     def table(self) -> Identifier:
         """The table or view in the path."""
-        return (*self.namespace, self.path.get("table") or self.path["view"])
+        name = self.path.get("table") or self.path["view"]
+        if SEPARATOR in name:
+            raise bad_request(f"A name does not hold the separator of levels: {name!r}")
+        return (*self.namespace, name)
 
     @property
     def commit_id(self) -> str | None:
@@ -65,6 +68,8 @@ def refused(what: str) -> Handler:
 def levels_of(text: str) -> Identifier:
     """Return the levels of a namespace in a path or a parameter."""
     levels = tuple(text.split(SEPARATOR))
+    if len(levels) > LEVELS_MAX:
+        raise bad_request(f"A namespace has at most {LEVELS_MAX} levels, and not {len(levels)}")
     if not all(level.strip() for level in levels):
         raise bad_request(f"A namespace has no empty level: {'.'.join(levels)!r}")
     return levels

@@ -62,6 +62,7 @@ def server_of(asgi: Asgi, certificate: Path | None = None, key: Path | None = No
         server_header=False,
         timeout_graceful_shutdown=DRAIN_S,
         http=LimitedProtocol,
+        ws="none",
         lifespan="on",
         ssl_certfile=certificate,
         ssl_keyfile=key,

@@ -106,7 +106,7 @@ def cancel_plan(call: Call) -> Response:
     """Forget a plan."""
     token = _token(call, call.path["plan"], "NoSuchPlanIdException")
     if call.catalog in _plans:
-        _plans[call.catalog].remove(token)
+        _plans[call.catalog].remove(_key(token))
     return NO_CONTENT
 
 
@@ -139,13 +139,18 @@ def _again(call: Call, token: PlanToken, kind: str) -> ScanPlan:
 
 def _planned(call: Call, token: PlanToken, metadata: TableMetadata) -> ScanPlan:
     plans = _plans.setdefault(call.catalog, _Plans())
-    key = msgspec.structs.replace(token, filter=msgspec.json.encode(token.filter).decode())
+    key = _key(token)
     plan = plans.get(key)
     if plan is None:
         plan = call.catalog.plan_scan(call.table, _request(token, metadata))
         if _pages(plan) > 1:
             plans.add(key, plan)
     return plan
+
+
+def _key(token: PlanToken) -> PlanToken:
+    """Return a token that can be the key of a dictionary."""
+    return msgspec.structs.replace(token, filter=msgspec.json.encode(token.filter).decode())
 
 
 def _request(token: PlanToken, metadata: TableMetadata) -> ScanRequest:

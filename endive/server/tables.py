@@ -13,6 +13,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertTableUUID
 
 from endive.catalog.commit.change import TableChange
+from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.grants import Place, Privilege
 from endive.catalog.model.names import table_of, text_of
 from endive.catalog.operations.tables_in_store import LoadedTable
@@ -97,11 +98,16 @@ def load_table(call: Call) -> Response:
     mode = call.request.query.get("snapshots", "all")
     if mode not in MODES:
         raise bad_request(f"snapshots is {mode!r}, not one of {', '.join(MODES)}")
-    loaded = call.catalog.load_table(call.table)
-    _require_metadata_file(loaded.metadata_location)
-    if _is_known(call.request, etag(loaded, mode)) and HEADER not in call.request.headers:  # keys would be missing
-        return Response(304, headers={"etag": etag(loaded, mode)})
-    return table_response(call, loaded, mode)
+    needs_keys = HEADER in call.request.headers  # which an answer without a body would not have
+
+    def is_known(record: TableRecord) -> bool:
+        return not needs_keys and _is_known(call.request, etag(record, mode))
+
+    found = call.catalog.tables.load_unless(call.table, is_known, refs_only=mode == "refs")
+    _require_metadata_file(found.metadata_location)
+    if isinstance(found, TableRecord):
+        return Response(304, headers={"etag": etag(found, mode)})
+    return table_response(call, found, mode)
 
 
 def _require_metadata_file(location: str) -> None:
@@ -116,7 +122,7 @@ def _is_known(request: Request, tag: str) -> bool:
     return "*" in known or tag in known or f"W/{tag}" in known
 
 
-def etag(loaded: LoadedTable, mode: str = "all") -> str:
+def etag(loaded: LoadedTable | TableRecord, mode: str = "all") -> str:
     """Return a tag of a table's content: its uuid and version, and which snapshots are sent."""
     return f'"{loaded.uuid.hex}-{loaded.version}-{mode}"'
 

@@ -1,6 +1,7 @@
 """Options of a commit: cost model, backoff, retries, manifest-list layout, sizes."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from endive.sim.catalog import APPENDS_MAX
@@ -115,6 +116,12 @@ class Prices:
     beside: tuple[ConflictCost, ConflictCost]
     check: ConflictCost
     publish: ConflictCost
+
+    @cached_property
+    def attempts(self) -> tuple[ConflictCost, ConflictCost]:
+        """All requests of the first attempt, and of a retry, without those that merge manifests."""
+        beside = sum((*self.beside, self.publish), NOTHING)
+        return self.first + beside, self.retry + beside
 
     @classmethod
     def constant(cls, attempt: ConflictCost) -> "Prices":

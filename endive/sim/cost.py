@@ -68,6 +68,12 @@ class ConflictCost:
         return ConflictCost(**{kind: count for kind, count in self.due if kind in kinds})
 
     @cached_property
+    def reads_and_writes(self) -> tuple[int, int]:
+        """The number of reads and of writes."""
+        writes = sum(count for kind, count in self.due if kind.endswith("writes"))
+        return sum(count for _, count in self.due) - writes, writes
+
+    @cached_property
     def due(self) -> tuple[tuple[str, int], ...]:
         """The kinds that are due, with their counts, in the order of the fields."""
         return tuple((kind, getattr(self, kind)) for kind in REQUEST_KINDS if getattr(self, kind))

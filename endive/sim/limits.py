@@ -13,6 +13,8 @@ SDK reports failure.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 from endive.timing import TICKS_PER_MS, to_ticks
 
@@ -87,6 +89,32 @@ class RateLimit:
 
 
 @dataclass(frozen=True)
+class PrefixLimit:
+    """Requests per second that one prefix of a bucket takes, reads and writes. The default has no limit.
+
+    The requests of an attempt, or of resolving a conflict, ask together. Up to a second's requests are admitted at
+    once, others when it is their turn. Requests that take longer than that are not delayed; the last of others is
+    throttled, and passes when the client sends it again after its turn.
+    """
+
+    reads_per_s: float = 0.0
+    writes_per_s: float = 0.0
+    per_table: bool = True
+    """Each table has a prefix of its own. False: all share one."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit at all."""
+        return any(self.intervals_ticks)
+
+    @cached_property
+    def intervals_ticks(self) -> tuple[int, int]:
+        """Time in which a read and a write are admitted; 0: no limit."""
+        reads, writes = (round(TICKS_PER_S / rate) if rate else 0 for rate in (self.reads_per_s, self.writes_per_s))
+        return reads, writes
+
+
+@dataclass(frozen=True)
 class ClientRetries:
     """How a client's SDK repeats a throttled request."""
 
@@ -105,6 +133,14 @@ class ClientRetries:
             return min(self.base_ms * self.multiplier ** (retry - 1), self.max_ms)
         except OverflowError:
             return self.max_ms
+
+    def turn_ticks(self, wait_ticks: int) -> int:
+        """Return when a request passes that could pass after `wait_ticks`: as soon as it is then sent again.
+
+        Without jitter. A client whose attempts are used up passes at its turn.
+        """
+        resent = accumulate(to_ticks(self.capped_ms(retry)) for retry in range(1, self.attempts))
+        return next((ticks for ticks in resent if ticks >= wait_ticks), wait_ticks)
 
     def delay_ticks(self, retry: int, u: float) -> int:
         """Return the wait before retry number `retry`, from 1; `u` places it within the jitter."""

@@ -31,7 +31,7 @@ from endive.sim.latency import (
     SizeBasedLatency,
     UniformLatency,
 )
-from endive.sim.limits import ClientRetries, Contention, RateLimit
+from endive.sim.limits import TICKS_PER_S, ClientRetries, Contention, PrefixLimit, RateLimit
 from endive.sim.station import Batches, Queue, Station
 from endive.sim.sums import terms_ticks, total_ticks
 from endive.timing import Latency, to_ms, to_ticks, together
@@ -90,6 +90,8 @@ class ObjectTable:
     """Swaps or appended bytes that a provider with its own `cas` and `append` has accepted."""
     full_at: Counter[str] = field(default_factory=Counter)
     """The tick at which an object's token bucket is full again."""
+    prefix_free_at: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """The tick at which all requests of a prefix have been admitted: of reads (0) and writes (1)."""
     clock: Callable[[], int] | None = None
     """Returns the present tick; set by the simulation. None: there is no time, and limits do not apply."""
     counters: Counter[str] = field(default_factory=Counter)
@@ -120,6 +122,18 @@ class ObjectTable:
         ticks = queue.enter(station, now, work)
         self.counters["lock_timeouts"] += ticks < 0
         return ticks
+
+    def queue(self, prefix: int, limit: PrefixLimit, counts: tuple[int, int]) -> int:
+        """Let so many reads and writes of one prefix queue up now; return the ticks until all are admitted."""
+        if self.clock is None:
+            return 0
+        now, wait = self.clock(), 0
+        for side, (interval, count) in enumerate(zip(limit.intervals_ticks, counts, strict=True)):
+            if interval and count:
+                free_at = max(self.prefix_free_at[prefix, side], now) + count * interval
+                self.prefix_free_at[prefix, side] = free_at
+                wait = max(wait, free_at - now - TICKS_PER_S)
+        return wait
 
     def swap(self, key: str, expected_version: int) -> bool:
         """Install a new version if the object is still at the expected one."""
@@ -212,6 +226,14 @@ class StorageProvider(ABC):
             total_ticks += max(to_ticks(result.latency_ms) for result in results)
         return StorageResult(True, to_ms(total_ticks), size_bytes, *self._objects.state(key))
 
+    def queue_ticks(self, table: int, counts: tuple[int, int]) -> int:  # noqa: ARG002 - by default, there is no limit
+        """Let so many reads and writes of a table's prefix queue up now; return the ticks until all are admitted."""
+        return 0
+
+    def delay_ticks(self, left_ticks: int, requests: int) -> int:  # noqa: ARG002 - by default, nothing is throttled
+        """Return how long requests are delayed that have been made, and are admitted after `left_ticks` only."""
+        return 0
+
     def renew(self, key: str, size_bytes: int, length: int) -> Latency[StorageResult]:
         """Write a fresh object in the place of a sealed one. No: another writer was first."""
         result = yield from self.write(key, size_bytes)
@@ -283,6 +305,8 @@ class Profile:
     """Of appends. None: the same as of other conditional requests."""
     object_limit: RateLimit = field(default_factory=RateLimit)
     """Conditional requests to one object."""
+    prefix_limit: PrefixLimit = field(default_factory=PrefixLimit)
+    """Requests to one prefix."""
     client: ClientRetries = field(default_factory=ClientRetries)
     station: Station = field(default_factory=Station)
     """The server that decides conditional requests; its rows are `work`, `work_read` and `work_write`."""
@@ -429,6 +453,18 @@ class ProfiledProvider(StorageProvider):
         scale = self._profile.contention_of(operation).scale(in_flight[key])
         ticks = {yes: int(quantile.ticks_at(u) * scale) for yes, quantile in ((True, success), (False, failure))}
         return ticks, int(min(ticks.values()) * self._profile.decision_of(operation))
+
+    def queue_ticks(self, table: int, counts: tuple[int, int]) -> int:
+        limit = self._profile.prefix_limit
+        if not limit.is_set:
+            return 0
+        return self._objects.queue(table if limit.per_table else 0, limit, counts)
+
+    def delay_ticks(self, left_ticks: int, requests: int) -> int:
+        if left_ticks <= 0:
+            return 0
+        self._objects.counters["delayed_requests"] += requests
+        return self._profile.client.turn_ticks(left_ticks)
 
     def supports(self, operation: str) -> bool:
         return operation in self._profile.latencies

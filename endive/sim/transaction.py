@@ -187,12 +187,13 @@ class Transaction(ABC):
 
     def _prepare(self, first: bool) -> Latency[bool]:
         """Write the files that the swap publishes. False: the attempt has failed, and a swap is not tried."""
-        prices = self._prices
+        prices, merging = self._prices, self._merging()
+        admitted = self._queue(prices.attempts[0 if first else 1], merging)
         yield from self._pay_conflict_cost(prices.first if first else prices.retry, "per_attempt_io")
         if prices.beside[0] != NOTHING:
             both = self._requests.make_beside(*prices.beside, self._snapshot)
             yield from timed(both, self.spent, "per_attempt_io")
-        yield from self._merge_manifests()
+        yield from self._pay_conflict_cost(merging, "per_attempt_io")
         if self._ml_append and not self._operation.expires:
             appends = self._requests.append_entries(self._snapshot, self._is_late)
             self._gave_up = not (yield from timed(appends, self.spent, "per_attempt_io"))
@@ -201,10 +202,11 @@ class Transaction(ABC):
         if self._options.cost_model.checks_before_swap and not (yield from self._is_current()):
             return False
         yield from self._pay_conflict_cost(prices.publish, "per_attempt_io")
+        yield from self._be_admitted(admitted, "per_attempt_io")
         return True
 
-    def _merge_manifests(self) -> Latency[None]:
-        """Merge the manifests of each table that has enough of them: read all and the new one, write one.
+    def _merging(self) -> ConflictCost:
+        """Choose the tables with enough manifests to merge; return the requests: read all and its own, write one.
 
         A rewrite of all manifests keeps what it has merged, unless another transaction has merged them too.
         """
@@ -216,9 +218,9 @@ class Transaction(ABC):
             merges = self._operation.merges and least > 0
             due = {table: count + 1 for table, count in counts.items() if merges and count + 1 >= least}
             self._merged = {table: count - 1 for table, count in due.items()}
-        if due:
-            merge = ConflictCost(manifest_file_reads=sum(due.values()), manifest_file_writes=len(due))
-            yield from self._pay_conflict_cost(merge, "per_attempt_io")
+        if not due:
+            return NOTHING
+        return ConflictCost(manifest_file_reads=sum(due.values()), manifest_file_writes=len(due))
 
     def _manifests(self) -> dict[int, int]:
         """Return the manifests of each written table, as the snapshot has them."""
@@ -264,7 +266,9 @@ class Transaction(ABC):
                 self.events["no_overlap"] += 1
             return False
         cost = self.get_conflict_cost(self._snapshots_missed(seen), self._ml_append)
+        admitted = self._queue(cost)
         yield from self._pay_conflict_cost(cost, "conflict_io")
+        yield from self._be_admitted(admitted, "conflict_io")
         can_conflict = self.can_have_real_conflict() and self._can_conflict(seen)
         if can_conflict and self._detector.is_real_conflict(self, self._snapshot, seen):
             self.events["real_conflicts"] += 1
@@ -289,7 +293,7 @@ class Transaction(ABC):
     def get_per_attempt_cost(self, ml_append_mode: bool) -> ConflictCost:
         """Return the requests of the first attempt: under ML+ an append replaces the manifest-list write."""
         prices = self._options.prices(self.operation_type, ml_append_mode, len(self.tables_written))
-        return sum((*prices.beside, prices.publish), prices.first)
+        return prices.attempts[0]
 
     def get_conflict_cost(self, n_snapshots_behind: int, ml_append_mode: bool) -> ConflictCost:
         """Return the further requests of a retry that overlaps and has missed so many snapshots."""
@@ -304,6 +308,19 @@ class Transaction(ABC):
 
     def _pay_conflict_cost(self, cost: ConflictCost, purpose: str) -> Latency[None]:
         yield from timed(self._requests.make(cost, self._snapshot), self.spent, purpose)
+
+    def _queue(self, *costs: ConflictCost) -> tuple[int, int]:
+        """Ask the store to admit requests; return when all are admitted, in ticks of `spent`, and their number."""
+        reads, writes = (sum(cost.reads_and_writes[side] for cost in costs) for side in (0, 1))
+        wait_ticks = self._storage.queue_ticks(min(self.tables_written, default=0), (reads, writes))
+        return self.spent.total_ticks + wait_ticks, reads + writes
+
+    def _be_admitted(self, admitted: tuple[int, int], purpose: str) -> Latency[None]:
+        """Wait, after requests have been made, until the store would have admitted all of them."""
+        at_ticks, requests = admitted
+        delay_ticks = self._storage.delay_ticks(at_ticks - self.spent.total_ticks, requests)
+        if delay_ticks:
+            yield from timed(_wait(to_ms(delay_ticks)), self.spent, purpose)
 
     def _read_catalog(self) -> Latency[CatalogSnapshot]:
         snapshot = yield from timed(self._catalog.read(self.now_ms), self.spent, "catalog_read")

@@ -1,6 +1,7 @@
 """Random configurations over the whole option space, for comparing the engines. A number gives the same one always."""
 
 import random
+from pathlib import Path
 from typing import Any
 
 import tomli_w
@@ -15,7 +16,7 @@ def configuration(number: int) -> str:
     catalog, partitions = _catalog(draw, tables)
     document = {
         "simulation": {"duration_ms": draw.choice([5_000, 20_000, 60_000]) + draw.random() * 1_000},
-        "storage": _storage(draw),
+        "storage": _storage(draw) | _prefixes(Draw(f"prefixes {number}")),
         "catalog": catalog,
         "transaction": _transaction(draw, tables, partitions),
     }
@@ -134,6 +135,15 @@ def _storage(draw: Draw) -> dict[str, Any]:
     if draw.random() < 0.5:
         storage |= {"limits": draw.random() < 0.8, "client": draw.choice(["object-store", "pyarrow-s3", "aws-cpp"])}
     return storage
+
+
+def _prefixes(draw: Draw) -> dict[str, Any]:
+    """Return limits on the requests to a prefix, often so tight that short runs meet them."""
+    if draw.random() < 0.6:
+        return {}
+    limits = {"prefix_limits": True, "prefix": draw.choice(["table", "bucket"])}
+    tight = {"provider": "tight", "profile_file": str(Path(__file__).parent / "tight.toml")}
+    return limits | tight if draw.random() < 0.7 else limits
 
 
 def _catalog(draw: Draw, tables: int) -> tuple[dict[str, Any], int]:

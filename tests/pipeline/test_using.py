@@ -1,5 +1,6 @@
 """A session of the user's own, as in a notebook or a PySpark shell: no JVM of ours, no settings of ours."""
 
+import json
 import os
 import subprocess
 import sys
@@ -37,6 +38,15 @@ say("alive", spark.range(3).count())
 spark.stop()
 """
 """A cell on each line."""
+SAY = "say = lambda *words: print('SAID', *words, flush=True)"
+START = """
+import json
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[2]")
+for key, value in json.loads(os.environ["SETTINGS"]).items(): builder.config(key, value)
+spark = builder.getOrCreate()
+"""
+"""How a notebook makes its session."""
 
 SAID = [
     "runs 12 True",
@@ -57,31 +67,67 @@ def test_measures_are_frames_of_the_session(spark: SparkSession, tmp_path: Path)
     assert use(spark) is spark
 
 
+def places(directory: Path) -> dict[str, str]:
+    """Write the sweep, and return the environment in which the cells find it and Java."""
+    (directory / "small.toml").write_text(sweep_text(tables="[1, 3]", scales="[2000, 400]"))
+    lake = (directory / "lake").as_uri()
+    found = {"OUT": str(directory / "out"), "LAKE": lake, "SWEEP": str(directory / "small.toml")}
+    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    return {**found, **python, "JAVA_HOME": str(find_java().path), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def settings(lake: str) -> dict[str, str]:
+    """Return what a session needs from the start for Spark SQL on `lake`."""
+    return {**settings_at_start("lake", lake), "spark.ui.enabled": "false"}
+
+
+def check_said(printed: str, errors: str) -> None:
+    if "unresolved dependency" in printed + errors:
+        pytest.skip("Iceberg's Spark runtime cannot be fetched from Maven")
+    said = [line.partition("SAID ")[2] for line in printed.splitlines() if "SAID " in line]
+    assert said == SAID, (printed + errors)[-4000:]
+
+
 @pytest.mark.campaign  # minutes: a shell, a sweep and Spark SQL, each with a JVM of its own
 def test_a_pyspark_shell_runs_sweeps_and_reads_and_writes_tables(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text(sweep_text(tables="[1, 3]", scales="[2000, 400]"))
-    url = (tmp_path / "lake").as_uri()
-    places = {"OUT": str(tmp_path / "out"), "LAKE": url, "SWEEP": str(tmp_path / "small.toml")}
-    home = {"JAVA_HOME": str(find_java().path), "SPARK_LOCAL_IP": "127.0.0.1"}
-    # Without a terminal, Python reads its start-up file, which makes the session, only if it is told to be interactive.
-    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    python["PYSPARK_DRIVER_PYTHON_OPTS"] = "-i"
-    settings = {**settings_at_start("lake", url), "spark.ui.enabled": "false"}
+    environment = places(tmp_path)
     shell = Path(pyspark.__file__).parent / "bin" / "pyspark"
-    words = [str(shell), "--master", "local[2]", *(f"--conf={key}={value}" for key, value in settings.items())]
-    say = "say = lambda *words: print('SAID', *words, flush=True)\n"
+    asked = [f"--conf={key}={value}" for key, value in settings(environment["LAKE"]).items()]
 
     done = subprocess.run(
-        words,
-        input=say + CELLS,
-        env={**os.environ, **places, **home, **python},
+        [str(shell), "--master", "local[2]", *asked],
+        input=f"{SAY}\n{CELLS}",
+        # Without a terminal, Python reads its start-up file, which makes the session, only if it is interactive.
+        env={**os.environ, **environment, "PYSPARK_DRIVER_PYTHON_OPTS": "-i"},
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
 
-    if "unresolved dependency" in done.stdout + done.stderr:
-        pytest.skip("Iceberg's Spark runtime cannot be fetched from Maven")
-    said = [line.partition("SAID ")[2] for line in done.stdout.splitlines() if "SAID " in line]
-    assert said == SAID, (done.stdout + done.stderr)[-4000:]
+    check_said(done.stdout, done.stderr)
+
+
+@pytest.mark.campaign  # a minute: a kernel and a JVM
+def test_a_notebook_runs_sweeps_and_reads_and_writes_tables(tmp_path: Path) -> None:
+    environment = places(tmp_path)
+    asked = {"SETTINGS": json.dumps(settings(environment["LAKE"]))}
+    texts = ["import os", START, SAY, *CELLS.strip().splitlines()]
+    fixed: dict[str, object] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    cells = [{**fixed, "id": str(number), "source": text} for number, text in enumerate(texts)]
+    notebook = tmp_path / "sweep.ipynb"
+    notebook.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}))
+    jupyter = Path(sys.executable).with_name("jupyter-execute")
+
+    done = subprocess.run(
+        [str(jupyter), "--inplace", "--kernel_name=python3", str(notebook)],
+        env={**os.environ, **environment, **asked},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    outputs = [output for cell in json.loads(notebook.read_text())["cells"] for output in cell["outputs"]]
+    printed = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")
+    check_said(printed, done.stdout + done.stderr)

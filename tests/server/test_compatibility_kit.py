@@ -34,7 +34,7 @@ def jars() -> Path:
     for program in ("java", "javac", "mvn"):
         if shutil.which(program) is None:
             pytest.skip(f"Iceberg's compatibility kit needs {program}, which is not here")
-    if not (JARS / "complete-2").exists():
+    if not (JARS / "complete-3").exists():
         fetch = [
             "mvn",
             "-q",
@@ -47,7 +47,7 @@ def jars() -> Path:
         done = subprocess.run(fetch, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             pytest.skip(f"Iceberg's compatibility kit cannot be fetched from Maven: {done.stdout[-500:]}")
-        (JARS / "complete-2").touch()
+        (JARS / "complete-3").touch()
     compile_it = ["javac", "-nowarn", "-cp", f"{JARS}/*", "-d", str(JARS / "classes"), str(KIT / "AnyNamesKit.java")]
     subprocess.run(compile_it, check=True, capture_output=True)
     return JARS

@@ -1,13 +1,19 @@
-"""Spark SQL on a directory alone: a session through everything that Iceberg's Spark runtime offers."""
+"""Spark SQL on a directory and on a bucket alone: a session through everything that Iceberg's Spark runtime offers.
+
+The bucket is SeaweedFS with keys, which Spark, PyIceberg, Polars and DuckDB use themselves for the tables' files.
+"""
 # ruff: noqa: S608 - statements with numbers of our own
 
 import importlib.resources
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
@@ -15,9 +21,12 @@ from pyspark.sql import SparkSession
 from endive.catalog import KVCatalog
 from endive.cli.spark_sql import statements
 from endive.errors import SparkUnavailableError
-from endive.server import serve_in_background
+from endive.server import RunningServer, serve_in_background
 from endive.spark.sql import packages, settings_at_start, sql_session
 from tests.pyspark_sockets import close_sockets_of_pyspark
+from tests.servers.conftest import KNOWN_KEYS, keyed_bucket, locked_s3_endpoint
+
+__all__ = ["keyed_bucket", "locked_s3_endpoint"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin")
 close_sockets_of_pyspark()
@@ -39,16 +48,31 @@ def test_the_settings_of_the_start_have_no_secret() -> None:
     assert not any(key.endswith(".token") for key in settings_at_start("lake", "s3://bucket/lake"))
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("spark") / "lake")
+@dataclass(frozen=True)
+class Lake:
+    """Where a catalog is, and how its files are reached."""
+
+    url: str
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module", params=["directory", "seaweedfs"])
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    if request.param == "directory":
+        yield Lake(str(tmp_path_factory.mktemp("spark") / "lake"))
+        return
+    endpoint = request.getfixturevalue("keyed_bucket")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in KNOWN_KEYS.items():
+            patch.setenv(name, value)
+        yield Lake("s3://keyed/spark", {"s3.endpoint": endpoint, "s3.region": KNOWN_KEYS["AWS_REGION"]})
 
 
 @pytest.fixture(scope="module")
-def spark(url: str) -> Iterator[SparkSession]:
+def spark(lake: Lake) -> Iterator[SparkSession]:
     try:
         few = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
-        with sql_session(url, master="local[2]", settings=few) as session:
+        with sql_session(lake.url, properties=lake.properties, master="local[2]", settings=few) as session:
             session.sql("USE lake")
             session.sql("CREATE NAMESPACE db")
             yield session
@@ -144,7 +168,7 @@ def test_the_past_and_branches_can_be_read(spark: SparkSession) -> None:
 
 
 @pytest.mark.campaign
-def test_procedures_maintain_a_table(spark: SparkSession, url: str) -> None:
+def test_procedures_maintain_a_table(spark: SparkSession, lake: Lake) -> None:
     spark.sql("CREATE TABLE db.small (n INT)")
     for number in range(6):
         spark.sql(f"INSERT INTO db.small VALUES ({number})")
@@ -152,10 +176,10 @@ def test_procedures_maintain_a_table(spark: SparkSession, url: str) -> None:
     assert (done.first() or [0])[0] == 6
     spark.sql("CALL lake.system.rewrite_manifests('db.small')")
     spark.sql("CALL lake.system.expire_snapshots(table => 'db.small', older_than => now(), retain_last => 1)")
-    spark.sql("CALL lake.system.remove_orphan_files(table => 'db.small', dry_run => true)")
+    spark.sql("CALL lake.system.remove_orphan_files(table => 'db.small', dry_run => true, prefix_listing => true)")
     assert rows(spark, "SELECT * FROM db.small") == [(number,) for number in range(6)]
     assert len(rows(spark, "SELECT snapshot_id FROM db.small.snapshots")) == 1
-    with KVCatalog.open(url) as catalog:
+    with KVCatalog.open(lake.url, properties=lake.properties) as catalog:
         assert len(catalog.plan_files("db.small")) == 1
 
 
@@ -182,18 +206,45 @@ def test_streams_read_and_write(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.campaign
-def test_every_client_reads_the_same_rows(spark: SparkSession, url: str) -> None:
+def test_every_client_writes_and_all_read_the_same_rows(spark: SparkSession, lake: Lake) -> None:
     spark.sql("CREATE TABLE db.shared AS SELECT id, concat('n', id) AS name FROM range(100)")
     spark.sql("DELETE FROM db.shared WHERE id < 10")
-    expected = rows(spark, "SELECT * FROM db.shared")
-    with KVCatalog.open(url) as catalog, serve_in_background(catalog) as server:
+    expected = [(number, f"n{number}") for number in range(10, 100)]
+    opened = KVCatalog.open(lake.url, properties=lake.properties)
+    with opened as catalog, serve_in_background(catalog) as server, duckdb_on(server, lake) as duck:
+        given = {"uri": lake.url, **lake.properties}
         rest = load_catalog("lake", type="rest", **server.client_properties)
-        table = rest.load_table("db.shared")
-        assert sorted(_tuples(table.scan().to_arrow())) == expected
-        assert sorted(pl.scan_iceberg(table).collect().rows()) == expected
-        plugged = load_catalog("lake", **{"py-catalog-impl": "endive.catalog.pyiceberg.EndiveCatalog", "uri": url})
-        assert sorted(_tuples(plugged.load_table("db.shared").scan().to_arrow())) == expected
-        assert sorted(through_duckdb(server.url, server.token, "SELECT * FROM lake.db.shared")) == expected
+        plug_in = load_catalog("lake", **{"py-catalog-impl": "endive.catalog.pyiceberg.EndiveCatalog"}, **given)
+        one_more = pa.table({"id": [100], "name": ["PyIceberg"]})
+
+        def through_pyiceberg() -> None:
+            rest.load_table("db.shared").append(one_more)
+
+        def through_polars() -> None:
+            pl.DataFrame({"id": [101], "name": ["Polars"]}).write_iceberg(rest.load_table("db.shared"), mode="append")
+
+        writers: dict[tuple[int, str], Callable[[], object]] = {
+            (100, "PyIceberg"): through_pyiceberg,
+            (101, "Polars"): through_polars,
+            (102, "DuckDB"): lambda: duck.execute("INSERT INTO lake.db.shared VALUES (102, 'DuckDB')"),
+            (103, "plug-in"): lambda: plug_in.load_table("db.shared").append(
+                pa.table({"id": [103], "name": ["plug-in"]})
+            ),
+            (104, "Spark"): lambda: spark.sql("INSERT INTO db.shared VALUES (104, 'Spark')"),
+        }
+        readers: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
+            "Spark": lambda: rows(spark, "SELECT * FROM db.shared"),
+            "PyIceberg": lambda: _tuples(rest.load_table("db.shared").scan().to_arrow()),
+            "Polars": lambda: (
+                pl.scan_iceberg(rest.load_table("db.shared"), storage_options=lake.properties).collect().rows()
+            ),
+            "plug-in": lambda: _tuples(plug_in.load_table("db.shared").scan().to_arrow()),
+            "DuckDB": lambda: duck.execute("SELECT * FROM lake.db.shared").fetchall(),
+        }
+        for row, write in writers.items():
+            write()
+            expected.append(row)
+            assert {name: sorted(read()) for name, read in readers.items()} == dict.fromkeys(readers, expected)
         assert catalog.check() == []
 
 
@@ -201,11 +252,20 @@ def _tuples(table: Any) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def through_duckdb(address: str, token: str, query: str) -> list[tuple[Any, ...]]:
+@contextmanager
+def duckdb_on(server: RunningServer, lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB that has the tables of a server under `lake`, and keys of its own for their files."""
     with duckdb.connect() as database:
         for name in ("httpfs", "avro", "iceberg"):
             package = importlib.resources.files(f"duckdb_extension_{name}")
             database.execute(f"LOAD '{package}/extensions/v{duckdb.__version__}/{name}.duckdb_extension'")
-        options = f"TYPE iceberg, ENDPOINT '{address}', TOKEN '{token}', ACCESS_DELEGATION_MODE 'none'"
+        if lake.properties:
+            endpoint, keys = lake.properties["s3.endpoint"].removeprefix("http://"), KNOWN_KEYS
+            database.execute(
+                f"CREATE SECRET (TYPE s3, KEY_ID '{keys['AWS_ACCESS_KEY_ID']}', "
+                f"SECRET '{keys['AWS_SECRET_ACCESS_KEY']}', REGION '{keys['AWS_REGION']}', "
+                f"ENDPOINT '{endpoint}', URL_STYLE 'path', USE_SSL false)"
+            )
+        options = f"TYPE iceberg, ENDPOINT '{server.url}', TOKEN '{server.token}', ACCESS_DELEGATION_MODE 'none'"
         database.execute(f"ATTACH '' AS lake ({options})")
-        return database.execute(query).fetchall()
+        yield database

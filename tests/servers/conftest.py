@@ -183,16 +183,23 @@ def program(name: str, *places: str) -> str:
     return found
 
 
-@pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@contextmanager
+def postgres(directory: Path, log: Path) -> Iterator[int]:
+    """Run PostgreSQL with a new database and yield its port. The user `endive` needs no password."""
     initdb = program("initdb", "usr/lib/postgresql/*/bin/initdb")
     user, port = unprivileged(), free_port()
-    directory = given_to(user, tmp_path_factory.mktemp("postgres"))
+    given_to(user, directory)
     made = [initdb, "-D", str(directory / "data"), "-U", "endive", "--auth=trust", "--no-sync"]
     subprocess.run(made, user=user, check=True, capture_output=True, cwd="/")
     server = str(Path(initdb).with_name("postgres"))
     command = [server, "-D", str(directory / "data"), "-p", str(port), "-k", str(directory), "-h", "127.0.0.1"]
-    with running(command, lambda: listens(port), tmp_path_factory.mktemp("log") / "postgres", user):
+    with running(command, lambda: listens(port), log, user):
+        yield port
+
+
+@pytest.fixture(scope="session")
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with postgres(tmp_path_factory.mktemp("postgres"), tmp_path_factory.mktemp("log") / "postgres") as port:
         yield f"postgresql://endive@127.0.0.1:{port}/postgres"
 
 

@@ -31,7 +31,7 @@ from endive.catalog.commit.rebase import KnownLists, NewList, rebase, write_list
 from endive.catalog.model.catalog_records import CommitRecord, TableRecord
 from endive.catalog.model.names import Identifier
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
-from endive.catalog.operations.table_rows import TableView, partial_view, require_table, whole_view
+from endive.catalog.operations.table_rows import TableView, load_table, partial_view, require_table, whole_view
 from endive.protocol.requests import Steps
 
 WRITERS_MAX = 16
@@ -141,7 +141,8 @@ class Chains:
             past = self._past(record, queue)
             location = self.files.new_location(last.after, record.metadata_location)
             is_beside = may_be_beside and not tasks and self.files.may_be_beside(location, last.after.properties)
-            previous = self.files.existing(record, lambda: past.metadata_of(record))
+            load = partial(load_table, identifier=record.identifier)
+            previous = self.files.existing(record, lambda: self.store.read_cached(load))
             chain.last = last = last.named(location, previous, record.metadata.last_updated_ms, is_beside)
             chain.metadata = _whole_metadata(chain, last, past)
             chain.written.append(location)

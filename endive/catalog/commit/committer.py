@@ -38,7 +38,7 @@ from endive.catalog.model.catalog_records import CommitRecord, SnapshotRecord
 from endive.catalog.model.keys import snapshot_key
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore, TransactionFunction
-from endive.catalog.operations.table_rows import TableView, find_table, whole_view
+from endive.catalog.operations.table_rows import TableView, find_table, load_table, whole_view
 from endive.catalog.settings import ATTEMPTS, ATTEMPTS_DEFAULT
 from endive.errors import (
     AlreadyInCatalogError,
@@ -114,13 +114,15 @@ class TableCommitter:
             self._require_file(change.identifier, one)
         return [CommittedTable(one, None) for one in stored]
 
+    def _loading(self, identifier: Identifier) -> Callable[[], TableView]:
+        return lambda: self.store.read_cached(partial(load_table, identifier=identifier))
+
     def _require_file(self, identifier: Identifier, stored: CommitRecord) -> None:
         """Have the metadata file of a stored result written, if the process died that was to write it."""
         record = self.store.read_cached(partial(find_table, identifier=identifier))
         if record is None or record.metadata_location != stored.metadata_location or self.files.is_certain(record):
             return
-        view = self.store.read_cached(partial(whole_view, record=record))
-        if not self.files.existing(record, lambda: view.metadata):
+        if not self.files.existing(record, self._loading(identifier)):
             raise OutcomeUnknownError(f"{text_of(identifier)}: committed, but {record.metadata_location} is missing")
 
     def _commit(self, changes: Sequence[TableChange], commit_id: str) -> list[CommittedTable]:
@@ -226,7 +228,9 @@ class TableCommitter:
         if decision is Decision.APPLY:
             return PreparedCommit(change)
         table = self.store.read_cached(partial(whole_view, record=base.record)) if base is not None else None
-        previous = self.files.existing(base.record, lambda: table.metadata) if base is not None and table else ""
+        previous = ""
+        if base is not None:
+            previous = self.files.existing(base.record, self._loading(change.identifier))
         rows = compute_rows(change, table, self._clock())
         if not rows.is_empty:
             previous_ms = base.record.metadata.last_updated_ms if base is not None else 0

@@ -23,7 +23,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import WritesFileFirst
 from endive.catalog.commit.rebase import KnownLists
-from endive.catalog.model.catalog_records import CommitRecord, TableRecord
+from endive.catalog.model.catalog_records import CommitRecord
 from endive.catalog.model.names import Identifier
 
 LINGER_SHARE = 0.2
@@ -46,11 +46,6 @@ class Past:
     """Of the table's record (`TableRecord.state`)."""
     snapshots: Sequence[Snapshot]
     log: Sequence[SnapshotLogEntry]
-
-    def metadata_of(self, record: TableRecord) -> TableMetadata:
-        """Return the metadata of a table's record in this state, with the past."""
-        past = {"snapshots": list(self.snapshots), "snapshot_log": list(self.log)}
-        return record.metadata.model_copy(update=past)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from endive.catalog.file_io import open_file_io
 from endive.catalog.iceberg import metadata_file_version
 from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.metadata_json import metadata_json
+from endive.catalog.operations.table_rows import TableView
 from endive.catalog.settings import BACKGROUND, BEFORE, METADATA_JSON
 from endive.errors import AtCheckpointError, ConfigurationError, EndiveError
 
@@ -152,20 +153,22 @@ class MetadataFiles:
             return before
         return Look(record.metadata_location, lambda: self._exists(record))
 
-    def existing(self, record: TableRecord, whole: Callable[[], TableMetadata], look: "Look | None" = None) -> str:
+    def existing(self, record: TableRecord, load: Callable[[], TableView], look: "Look | None" = None) -> str:
         """Return the metadata file of a record, written now if it does not exist; empty if it cannot be written.
 
-        `whole`: the table's metadata with its whole past. `look`: a look at the same record that has begun before.
+        `load`: returns the table with its whole past, in one state, which may be another one by then. `look`: a look at
+        the same record that has begun before.
         """
         location = record.metadata_location
         if self.is_certain(record):
             return location
         is_there = look.is_there() if look is not None else self._exists(record)
         if not is_there:
-            if record.is_dirty:
-                return ""  # the rows show a later version than the file would
             try:
-                self.write(whole(), location)
+                view = load()
+                if record.is_dirty or view.record.metadata_location != location or view.record.state != record.state:
+                    return ""  # the rows show a later version than the file would
+                self.write(view.metadata, location)
             except (OSError, EndiveError):
                 logger.warning("the metadata file %s is missing and cannot be written", location, exc_info=True)
                 return ""

@@ -98,7 +98,7 @@ class Publisher:
 
         view = self.store.read(look)
         record, metadata = view.record, view.metadata
-        previous = self.files.existing(record, lambda: metadata)
+        previous = self.files.existing(record, lambda: view)
         if not record.is_dirty:
             if not previous:
                 self.files.write(metadata, record.metadata_location)  # for its error

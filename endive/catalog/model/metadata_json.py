@@ -54,6 +54,8 @@ class JoinedJson(Generic[T]):
         known, body = self._held.get(id(parts[0]), ([], b""))
         if parts[: len(known)] != known:
             known, body = [], b""
+        if known and len(known) == len(parts):
+            return body
         added = map(self._encode, parts[len(known) :])
         body = b",".join((body, *added)) if known else b",".join(added)
         with self._lock:
@@ -79,19 +81,28 @@ def metadata_json(metadata: TableMetadata, exclude_none: bool = True) -> bytes:
 
     `exclude_none`: leave out fields without a value.
     """
+    return b"".join(metadata_pieces(metadata, exclude_none))
+
+
+def metadata_pieces(metadata: TableMetadata, exclude_none: bool = True) -> list[bytes]:
+    """Return the JSON of a table's metadata in pieces: those of a long past are kept, and not copied here."""
     body = _dumped(metadata.model_copy(update={name: [] for name in PARTS}), exclude_none)
     snapshots = _joined_snapshots if exclude_none else _joined_snapshots_with_nulls
     schema_json = _schemas if exclude_none else _schemas_with_nulls
-    fields = {
+    parts = {
         b"schemas": b",".join(map(schema_json, metadata.schemas)),
         b"snapshots": snapshots(metadata.snapshots),
         b"snapshot-log": _joined_log(metadata.snapshot_log),
     }
-    for name, parts in fields.items():
-        # Only the field itself looks so: in a text quotes are escaped, and the values of properties are texts.
-        head, field, rest = body.partition(b'"%s":[]' % name)
-        body = b"".join((head, field[:-1], parts, b"]", rest)) if field else body
-    return body
+    # Only the field itself looks so: in a text quotes are escaped, and the values of properties are texts.
+    places = sorted((place, name) for name in parts if (place := body.find(b'"%s":[]' % name)) >= 0)
+    pieces: list[bytes] = []
+    done = 0
+    for place, name in places:
+        bracket = place + len(name) + 4
+        pieces += (body[done:bracket], parts[name])
+        done = bracket
+    return [*pieces, body[done:]]
 
 
 def _log_entry(entry: SnapshotLogEntry) -> bytes:

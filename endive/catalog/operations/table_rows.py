@@ -105,6 +105,13 @@ def whole_view(tx: StoreTransaction, record: TableRecord) -> Steps[TableView]:
     return TableView(record, tuple(snapshots), tuple((key, decoded_history(body)) for key, body in lines))
 
 
+def named_view(tx: StoreTransaction, record: TableRecord) -> Steps[TableView]:
+    """Return the view of a table with the snapshots that its branches and tags name, and all its history."""
+    view = yield from partial_view(tx, record, (ref.snapshot_id for ref in record.metadata.refs.values()))
+    lines = yield from tx.scan(history_of(record.uuid))
+    return TableView(record, view.snapshots, tuple((key, decoded_history(body)) for key, body in lines))
+
+
 def partial_view(tx: StoreTransaction, record: TableRecord, snapshot_ids: Iterable[int]) -> Steps[TableView]:
     """Return the view of a table with some of its snapshots, those that exist, and without history."""
     found = []

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from pyiceberg.partitioning import PartitionSpec
@@ -202,18 +203,33 @@ class TablesInStore:
 
     def load(self, name: Identifier) -> LoadedTable:
         """Return a table as it is now."""
+        loaded = self.load_unless(name, lambda _: False, refs_only=False)
+        if isinstance(loaded, TableRecord):
+            raise AssertionError("a table that is not known was not loaded")
+        return loaded
+
+    def load_unless(
+        self, name: Identifier, is_known: Callable[[TableRecord], bool], refs_only: bool
+    ) -> LoadedTable | TableRecord:
+        """Return a table as it is now; if the caller knows this version, only its record: the past is not read.
+
+        `refs_only`: with the snapshots of its branches and tags only.
+        """
         looks: list[Look | None] = [None]
 
-        def load(tx: StoreTransaction) -> Steps[TableView]:
+        def read(tx: StoreTransaction) -> Steps[TableView | TableRecord]:
             record = yield from table_rows.require_table(tx, name)
+            if is_known(record):
+                return record
             looks.append(self.files.look(record, looks[-1]))  # while the past is read
-            view = yield from table_rows.whole_view(tx, record)
+            view = yield from (table_rows.named_view if refs_only else table_rows.whole_view)(tx, record)
             return view
 
-        view = self.store.read(load)
-        if view.record.is_dirty and not self.store.is_exclusive_elsewhere:  # the exclusive writer writes the file
+        found = self.store.read(read)
+        record = found if isinstance(found, TableRecord) else found.record
+        if record.is_dirty and not self.store.is_exclusive_elsewhere:  # the exclusive writer writes the file
             self._publisher.remind(name)
-        return self._loaded(view, looks[-1])
+        return found if isinstance(found, TableRecord) else self._loaded(found, looks[-1])
 
     def load_cached(self, name: Identifier) -> LoadedTable:
         """Return a table at least as new as this process's last commit to it, without a request."""
@@ -222,7 +238,8 @@ class TablesInStore:
     def _loaded(self, view: TableView, look: Look | None = None) -> LoadedTable:
         """Return a view with its own properties, which the caller may change, and with a metadata file that exists."""
         record = view.record
-        location = self.files.existing(record, lambda: view.metadata, look)
+        load = partial(table_rows.load_table, identifier=record.identifier)  # `view` need not have the whole past
+        location = self.files.existing(record, lambda: self.store.read_cached(load), look)
         if not location and view.metadata.metadata_log:
             location = view.metadata.metadata_log[-1].metadata_file  # older, as if it were written in the background
         metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})

@@ -21,12 +21,23 @@ def require_own_page(request: Request, is_open: bool) -> None:
             403, "ForbiddenException", f"A server without authentication answers to names of this machine, not {host}"
         )
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
+    if origin is not None and _place(origin) != host:
         raise HttpError(403, "ForbiddenException", f"Pages of {origin} may not use this server")
 
 
+def _place(origin: str) -> str | None:
+    """Return the host and port of a page; None if that is malformed."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
+
+
 def _is_here(host: str) -> bool:
-    name = urlsplit(f"//{host}").hostname or ""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # brackets that do not belong together
+        return False
     try:
         return ip_address(name).is_loopback
     except ValueError:

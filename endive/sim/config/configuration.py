@@ -36,7 +36,7 @@ from endive.sim.latency import (
     LognormalLatency,
     SizeBasedLatency,
 )
-from endive.sim.limits import Contention, RateLimit
+from endive.sim.limits import Contention, PrefixLimit, RateLimit
 from endive.sim.results.summary import Window
 from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Profile, ProfiledProvider
@@ -93,7 +93,17 @@ class Settings:
         if preset:
             parts[f"catalog {catalog.preset}"] = (preset.trust, preset.checked)
         parts |= {f"cost model {model.name}": (model.trust, model.checked) for model in models}
+        if self.profile.prefix_limit.is_set:
+            parts["prefix limits"] = ("unchecked", "rates as documented; that requests ask together is an assumption")
+        if self._grows:
+            parts["growth of metadata"] = ("unchecked", "sizes as Iceberg writes them; their latency is an assumption")
         return {part: {"trust": trust, "checked": checked} for part, (trust, checked) in parts.items()}
+
+    @property
+    def _grows(self) -> bool:
+        """Whether metadata of tables grows, and with it the latency of requests."""
+        tables = self.values.transaction
+        return bool(tables.snapshot_bytes or tables.manifest_list_growth_bytes)
 
     @property
     def catalog_name(self) -> str:
@@ -309,6 +319,9 @@ def _adjusted(profile: Profile, config: Configuration) -> Profile:
         decision=profile.decision if storage.decision is None else share_of(storage.decision),
         append_decision=profile.append_decision if storage.decision is None else None,
         object_limit=profile.object_limit if storage.limits else RateLimit(),
+        prefix_limit=replace(profile.prefix_limit, per_table=storage.prefix == "table")
+        if storage.prefix_limits
+        else PrefixLimit(),
         client=load_clients()[storage.client] if storage.client else profile.client,
     )
 
@@ -377,11 +390,13 @@ def experiment_digest(settings: Settings) -> str:
     values = settings.values.model_dump(mode="json", exclude={"experiment": True, "storage": {"latency"}})
     for key in ("seed", "output_path", "trim_start_ms", "trim_end_ms"):
         del values["simulation"][key]
-    for key in ("profiles", "profile_file", "limits", "client", "decision", "contention"):
+    for key in ("profiles", "profile_file", "limits", "client", "decision", "contention", "prefix_limits", "prefix"):
         del values["storage"][key]  # as far as they matter, they are in the profile
     latencies = {name: repr(row) for name, row in sorted(settings.profile.latencies.items())}
     profile = settings.profile
-    rules = (profile.contention, profile.append_contention, profile.object_limit, profile.client)
+    rules: tuple[object, ...] = (profile.contention, profile.append_contention, profile.object_limit, profile.client)
+    if profile.prefix_limit.is_set:
+        rules += (profile.prefix_limit,)
     rest = [repr(rules), profile.decision, profile.append_decision, MODEL_VERSION]
     canonical = json.dumps([values, latencies, rest], sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -65,9 +65,19 @@ _STORAGE_RULES = (
         "a provider that limits the updates of one object, and conditional writes to it",
     ),
     _Rule(
+        ("storage.prefix_limits",),
+        lambda c: c.original.prefix_limit.is_set,
+        "a provider whose profile limits the requests to a prefix",
+    ),
+    _Rule(
+        ("storage.prefix",),
+        lambda c: c.config.storage.prefix_limits and c.catalog.num_tables > 1,
+        "storage.prefix_limits, and more than one table",
+    ),
+    _Rule(
         ("storage.client",),
-        lambda c: c.profile.object_limit != RateLimit() and c.conditional(),
-        "a provider that limits the updates of one object (storage.limits), and conditional writes to it",
+        lambda c: (c.profile.object_limit != RateLimit() and c.conditional()) or c.profile.prefix_limit.is_set,
+        "a limit on the updates of one object (storage.limits) and conditional writes to it, or prefix_limits",
     ),
 )
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from endive.errors import ConfigurationError
 from endive.sim.config.distributions import DistributionSection, NotNegative, Positive
 from endive.sim.config.validation import validated
-from endive.sim.limits import ClientRetries, Contention, RateLimit
+from endive.sim.limits import ClientRetries, Contention, PrefixLimit, RateLimit
 from endive.sim.storage import Profile, Trust
 from endive.wording import suggestion
 
@@ -73,6 +73,20 @@ class RateLimitSection(BaseModel):
         return RateLimit(self.per_s, self.burst, self.refusal_cost, self.throttle_cost)
 
 
+class PrefixLimitSection(BaseModel):
+    """Requests per second that one prefix of a bucket takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reads_per_s: NotNegative = Field(0.0, description="reads a second; 0: no limit")
+    writes_per_s: NotNegative = Field(0.0, description="writes a second; 0: no limit")
+    source: str | None = Field(None, description="origin of the values; for readers")
+
+    def build(self) -> PrefixLimit:
+        """Return the limit."""
+        return PrefixLimit(self.reads_per_s, self.writes_per_s)
+
+
 class ClientSection(BaseModel):
     """How the SDK of a client repeats a throttled request."""
 
@@ -108,6 +122,7 @@ class ProfileSection(BaseModel):
     contention: ContentionSection | None = Field(None, description="writes to one object slow each other down")
     append_contention: ContentionSection | None = Field(None, description="the same for appends, if it differs")
     object_limit: RateLimitSection | None = Field(None, description="conditional writes to one object per second")
+    prefix_limit: PrefixLimitSection | None = Field(None, description="requests to one prefix per second")
     client: str | None = Field(None, description="SDK that repeats throttled requests; `endive providers` lists them")
     read: DistributionSection = Field(description="GET")
     write: DistributionSection = Field(description="PUT")
@@ -124,7 +139,8 @@ class ProfileSection(BaseModel):
         """Return the profile."""
         rows = {operation: row for operation, row in self if isinstance(row, DistributionSection)}
         sources = {operation: row.source or "" for operation, row in rows.items()}
-        limits = {name: row for name, row in self if isinstance(row, ContentionSection | RateLimitSection)}
+        kinds = ContentionSection | RateLimitSection | PrefixLimitSection
+        limits = {name: row for name, row in self if isinstance(row, kinds)}
         sources |= {name: row.source or "" for name, row in limits.items()}
         return Profile(
             name,
@@ -136,6 +152,7 @@ class ProfileSection(BaseModel):
             self.append_contention.build() if self.append_contention else None,
             None if self.append_decision is None else share_of(self.append_decision),
             self.object_limit.build() if self.object_limit else RateLimit(),
+            self.prefix_limit.build() if self.prefix_limit else PrefixLimit(),
             load_clients()[self.client] if self.client else ClientRetries(),
             trust=self.trust,
             checked=self.checked,

@@ -123,6 +123,12 @@ class StorageSection(Section):
     )
     contention: Flag = Field(True, description="writes to one object slow each other down, as in the profile")
     limits: Flag = Field(True, description="updates of one object per second are limited, as in the profile")
+    prefix_limits: Flag = Field(
+        False, description="requests to one prefix per second are limited, as in the profile; conditional ones are not"
+    )
+    prefix: Literal["table", "bucket"] = Field(
+        "table", description="prefix_limits: each table has a prefix of its own, or all share one"
+    )
     client: str | None = Field(
         None, description="SDK that repeats throttled requests; by default the profile's; `endive providers` lists them"
     )

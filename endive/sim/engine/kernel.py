@@ -37,6 +37,7 @@ ONE_BITS = np.uint64(1023 << 52)  # 1.0 as a float: its exponent, and no fractio
 TAIL_MIN = 2.0**-39  # twice `QuantileTable.TAIL_MIN`
 LOWEST_PIECE, PIECE_MASK = np.uint64((1023 - 39) << 6), np.uint64((1 << 46) - 1)
 TICKS_PER_MS = 1_000_000
+TICKS_PER_S = 1_000_000_000
 BYTES_PER_MIB = 1024 * 1024
 LINE_BYTES = 64  # size of a cache line
 LONGEST = 2.0**53  # ticks: `endive.sim.latency.TICKS_MAX`
@@ -82,8 +83,8 @@ COUNT, BEGINS = np.arange(2)  # of each table: its partitions, the first one's n
 (
     START, READ, READ_BEGIN, READ_DONE, ATTEMPT_TOP, PREPARE, LIST_KNOWN, BESIDE, LIST_TRY, LIST_RENEWED, PREPARED,
     PUBLISHING, SWAP, COMMIT_LOOP, COND, COND_DECIDE, COND_LAND, DISCOVERED, FAILED, REFRESHED, DONE, WAITING,
-    COND_SERVED,
-) = np.arange(23)  # fmt: skip
+    COND_SERVED, QUEUE,
+) = np.arange(24)  # fmt: skip
 INITIAL, REFRESH, CHECKING = np.arange(3)  # purpose of a catalog read
 
 EXECUTING, COMMITTING, COMMITTED, ABORTED = np.arange(4)
@@ -96,12 +97,12 @@ COUNTERS = (
     "append_logical_conflict", "append_compactions_triggered", "append_compactions_completed", "discovery_reads",
     "manifest_append_physical_success", "manifest_append_physical_failure", "manifest_append_sealed_rewrite",
     "no_overlap", "real_conflicts", "false_conflicts", "stale_before_swap", "throttled_requests",
-    "lock_timeouts", "append_gave_up",
+    "lock_timeouts", "append_gave_up", "delayed_requests",
 )  # fmt: skip
 (
     C_CATALOG_READ, C_CAS_YES, C_CAS_NO, C_PHYSICAL_YES, C_PHYSICAL_NO, C_LOGICAL_YES, C_LOGICAL_NO, C_SEALED,
     C_COMPACTED, C_DISCOVERY, C_LIST_YES, C_LIST_NO, C_LIST_REWRITE, C_NO_OVERLAP, C_REAL, C_FALSE, C_STALE,
-    C_THROTTLED, C_LOCK_TIMEOUT, C_GAVE_UP,
+    C_THROTTLED, C_LOCK_TIMEOUT, C_GAVE_UP, C_DELAYED,
 ) = np.arange(KIND_COUNT, len(COUNTERS))  # fmt: skip
 
 ROW = (
@@ -127,7 +128,8 @@ CONFIG = _record(
     "tables tables_per_txn tables_written tracked granularity groups serializable "
     "appending entry_bytes log_bytes_max log_entries_max max_retries retry_timeout refreshes_first checks_before_swap "
     "resolves_last behind behind_since_start real_action detector max_parallel load_metadata list_bytes list_growth "
-    "list_varies metadata_bytes snapshot_bytes first_manifests retained_max counts_growth run_fixed root_reads tail "
+    "list_varies metadata_bytes snapshot_bytes first_manifests retained_max counts_growth "
+    "limited read_interval write_interval prefix_per_table at_prefix run_fixed root_reads tail "
     "has_backoff backoff_before_read ml_append appends_max list_entry_bytes list_seal_bytes keeps_entries "
     "lists_per_partition lists "
     "has_station workers batches workers_per_table wait_max polled server_retries at_workers at_batches "
@@ -145,6 +147,8 @@ CONFIG = _record(
     op_selects=(np.int64, (OPERATIONS,)),  # missed commits count by the kind of their snapshot
     op_reads=(np.int64, (OPERATIONS,)),  # snapshot kinds that a validation reads, as bits
     op_conflicts=(np.int64, (OPERATIONS,)),  # snapshot kinds that can conflict, as bits
+    attempt_reads=(np.int64, (OPERATIONS, 2)),  # of the first attempt, of a retry
+    attempt_writes=(np.int64, (OPERATIONS, 2)),
     op_expires=(np.int64, (OPERATIONS,)),  # it removes snapshots, and adds none
     op_merges_all=(np.int64, (OPERATIONS,)),  # it merges all manifests; a retry keeps what it has merged
     op_merges=(np.int64, (OPERATIONS,)),  # manifests from which on it merges them; 0: never
@@ -188,7 +192,7 @@ TRANSACTION = _record(
     "txn cls number first job pc now due submit run op status reason attempt next must_prepare refreshing reading "
     "seq start_seq new_seq started before wait kind sent travel served swap_seq "
     "ticks_yes ticks_no landed seen_offset seen_sealed offset list "
-    "applied delay lost gave_up drawn_storage drawn_catalog drawn_backoff drawn_conflict",
+    "applied delay lost gave_up admitted asked drawn_storage drawn_catalog drawn_backoff drawn_conflict",
     key_storage=np.uint64,
     key_catalog=np.uint64,
     key_backoff=np.uint64,
@@ -456,6 +460,50 @@ def pay_kind(c, g, t, d, curves, kind, count, purpose):
         return False
     tally(g, t, kind, count)
     return True
+
+
+@inlined
+def admitted(state, at, now, ticks):
+    """One side of `ObjectTable.queue`: return the ticks until the requests that need `ticks` are admitted."""
+    if ticks == 0:
+        return ZERO
+    state[at] = max(state[at], now) + ticks
+    return max(state[at] - now - TICKS_PER_S, ZERO)
+
+
+@apart
+def resent(c, client, wait):
+    """`ClientRetries.turn_ticks`: when a throttled request of the tables' store is sent again after its turn."""
+    ticks = ZERO
+    for retry in range(c.client_attempts[1] - 1):
+        ticks += np.int64(np.rint(client[1, retry] * TICKS_PER_MS))
+        if ticks >= wait:
+            return ticks
+    return wait
+
+
+@apart
+def queue(c, t, d, state, reads, writes):
+    """`Transaction._queue`: ask the store to admit so many requests."""
+    prefix = ZERO
+    if c.prefix_per_table == 1:
+        for j in range(c.tables_per_txn - 1, -1, -1):  # ascending: the first table written is the last one found
+            if d[c.d_written + j] == 1:
+                prefix = d[j]
+    at = c.at_prefix + 2 * prefix
+    wait = admitted(state, at, t.now, reads * c.read_interval)
+    wait = max(wait, admitted(state, at + 1, t.now, writes * c.write_interval))
+    t.admitted, t.asked = t.now + wait, reads + writes
+
+
+@apart
+def be_admitted(c, g, t, client, purpose):
+    """`Transaction._be_admitted`: wait until the store would have admitted what it was asked for. False: cut."""
+    left = t.admitted - t.now
+    if left <= 0:
+        return True
+    g.counters[C_DELAYED] += t.asked
+    return spend(c, t, resent(c, client, left), purpose)
 
 
 @inlined
@@ -1165,8 +1213,23 @@ def try_list(c, g, t, d, topology, curves):
 # The commit loop.
 
 
+@apart
+def queue_conflict(c, t, d, state, missed):
+    """Ask the store to admit the requests that resolve a conflict."""
+    reads, writes = c.root_reads, ZERO
+    for i in range(c.due_count[t.op, PER_SNAPSHOT]):
+        kind = c.due[t.op, PER_SNAPSHOT, i]
+        count = c.costs[t.op, PER_SNAPSHOT, kind] * missed
+        count += np.int64(c.costs[t.op, PER_CONCURRENT, kind] * (missed * c.concurrent_manifests))
+        if kind == LIST_WRITE or kind == FILE_WRITE or kind == METADATA_WRITE:
+            writes += count
+        else:
+            reads += count
+    queue(c, t, d, state, reads, writes)
+
+
 @inlined
-def refresh(c, g, t, d, state, topology, curves):
+def refresh(c, g, t, d, state, topology, curves, client):
     """`_refresh`, from the catalog read on. False: cut."""
     since, seen = (t.start_seq, c.d_start) if t.refreshing == 1 else (t.seq, c.d_seen)
     overlap = changed_since(c, d, state, topology, since)
@@ -1185,6 +1248,8 @@ def refresh(c, g, t, d, state, topology, curves):
     t.must_prepare = 0
     if not overlap:
         return True
+    if c.limited == 1:
+        queue_conflict(c, t, d, state, missed)
     for i in range(c.due_count[t.op, PER_SNAPSHOT]):
         kind = c.due[t.op, PER_SNAPSHOT, i]
         count = c.costs[t.op, PER_SNAPSHOT, kind] * missed
@@ -1192,6 +1257,8 @@ def refresh(c, g, t, d, state, topology, curves):
         if count > 0 and not pay_kind(c, g, t, d, curves, kind, count, S_CONFLICT):
             return False
     if c.root_reads > 0 and not pay_kind(c, g, t, d, curves, ROOT_READ, c.root_reads, S_CONFLICT):
+        return False
+    if c.limited == 1 and not be_admitted(c, g, t, client, S_CONFLICT):
         return False
     if can_conflict and is_real(c, t):
         g.counters[C_REAL] += 1
@@ -1273,7 +1340,21 @@ def attempt(c, t):
     t.attempt, t.refreshing = t.next, 0
     if t.must_prepare == 1:
         t.gave_up = 0
-    return PREPARE if t.must_prepare == 1 else SWAP
+    if t.must_prepare == 0:
+        return SWAP
+    return schedule(t, ZERO, QUEUE) if c.limited == 1 else PREPARE
+
+
+@apart
+def queue_attempt(c, t, d, state):
+    """Ask the store to admit the requests of an attempt."""
+    which = 0 if t.attempt == 0 else 1
+    reads, writes = c.attempt_reads[t.op, which], c.attempt_writes[t.op, which]
+    if c.by_kind == 1:
+        merged_reads, merged_writes = merging(c, t, d)
+        reads, writes = reads + merged_reads, writes + merged_writes
+    queue(c, t, d, state, reads, writes)
+    return PREPARE
 
 
 @inlined
@@ -1311,6 +1392,14 @@ def refreshed(c, t):
     return DONE if last else ATTEMPT_TOP
 
 
+@inlined
+def publish(c, g, t, d, curves, client):
+    """The end of `_prepare`: the requests after which only the swap is left."""
+    if not pay(c, g, t, d, curves, PUBLISH, ZERO, KINDS):
+        return WAITING
+    return SWAP if c.limited == 0 or be_admitted(c, g, t, client, S_ATTEMPT) else WAITING
+
+
 @apart
 def prepare_lists(c, g, t, d, state, topology, curves, pc):
     """`_prepare` under ML+: the transaction knows the lists as of its last read."""
@@ -1334,22 +1423,37 @@ def prepare_lists(c, g, t, d, state, topology, curves, pc):
     return LIST_TRY if c.by_kind == 0 or merge_manifests(c, g, t, d, curves) else WAITING
 
 
+@inlined
+def merged_of(c, t, d, j):
+    """Return how many manifests of its table `j` the attempt merges, its own not counted; -1: it merges none."""
+    if d[c.d_written + j] == 0:
+        return np.int64(-1)
+    count = d[c.d_seen + c.d_kinds + j * (SNAPSHOT_KINDS + 1) + SNAPSHOT_KINDS]
+    if c.op_merges_all[t.op] == 1:
+        before = d[c.d_merged + j] if t.attempt > 0 else ZERO
+        return np.int64(-1) if 0 < before <= count else count
+    return count if 0 < c.op_merges[t.op] <= count + 1 else np.int64(-1)
+
+
+@apart
+def merging(c, t, d):
+    """`_merging`, from the manifests that the snapshot has: return its reads and writes."""
+    reads, writes, own = ZERO, ZERO, ZERO if c.op_merges_all[t.op] == 1 else ONCE
+    for j in range(c.tables_per_txn):
+        merged = merged_of(c, t, d, j)
+        if merged >= 0:
+            reads, writes = reads + merged + own, writes + 1
+    return reads, writes
+
+
 @apart
 def merge_manifests(c, g, t, d, curves):
-    """`_merge_manifests`, from the manifests that the snapshot has. False: cut."""
-    least, reads, writes = c.op_merges[t.op], np.int64(0), np.int64(0)
+    """Make the requests of `_merging`, and note what is merged. False: cut."""
+    reads, writes = merging(c, t, d)
     for j in range(c.tables_per_txn):
-        count = d[c.d_seen + c.d_kinds + j * (SNAPSHOT_KINDS + 1) + SNAPSHOT_KINDS]
-        if c.op_merges_all[t.op] == 1:
-            merged = d[c.d_merged + j] if t.attempt > 0 else ZERO
-            merges = d[c.d_written + j] == 1 and not 0 < merged <= count
-            d[c.d_merged + j] = count if merges else merged
-            reads += count if merges else 0
-        else:
-            merges = least > 0 and d[c.d_written + j] == 1 and count + 1 >= least
-            d[c.d_merged + j] = count if merges else 0
-            reads += count + 1 if merges else 0
-        writes += 1 if merges else 0
+        merged = merged_of(c, t, d, j)
+        if merged >= 0 or t.attempt == 0 or c.op_merges_all[t.op] == 0:
+            d[c.d_merged + j] = max(merged, ZERO)
     if writes == 0:
         return True
     paid = reads == 0 or pay_kind(c, g, t, d, curves, FILE_READ, reads, S_ATTEMPT)
@@ -1381,7 +1485,7 @@ def read_catalog(c, g, t, curves, now):
 
 
 @inlined
-def catalog_read(c, g, t, d, state, topology, curves):
+def catalog_read(c, g, t, d, state, topology, curves, client):
     """A catalog read has landed."""
     t.spent[S_READ] += t.wait
     t.offset = g.log_length
@@ -1390,7 +1494,7 @@ def catalog_read(c, g, t, d, state, topology, curves):
         return started(c, g, t, d, state, topology, curves)
     if t.reading == CHECKING:
         return checked(c, g, t, d, state, topology, curves)
-    return REFRESHED if refresh(c, g, t, d, state, topology, curves) else WAITING
+    return REFRESHED if refresh(c, g, t, d, state, topology, curves, client) else WAITING
 
 
 @inlined
@@ -1430,11 +1534,13 @@ def run_steps(c, g, t, d, state, topology, curves, backoff, client, polls, pc, n
         t.reading = INITIAL
         pc = READ
     if pc == READ_DONE:
-        pc = catalog_read(c, g, t, d, state, topology, curves)
+        pc = catalog_read(c, g, t, d, state, topology, curves, client)
     if pc == REFRESHED:
         pc = refreshed(c, t)
     if pc == ATTEMPT_TOP:
         pc = attempt(c, t)
+    if pc == QUEUE:
+        pc = queue_attempt(c, t, d, state)
     if pc == PREPARE and c.ml_append == 0:
         pc = prepare(c, g, t, d, curves)
     if pc == PREPARE or pc == LIST_KNOWN or pc == BESIDE:
@@ -1449,7 +1555,7 @@ def run_steps(c, g, t, d, state, topology, curves, backoff, client, polls, pc, n
     if pc == READ or pc == READ_BEGIN:
         pc = read_catalog(c, g, t, curves, now)
     if pc == PUBLISHING:
-        pc = SWAP if pay(c, g, t, d, curves, PUBLISH, ZERO, KINDS) else WAITING
+        pc = publish(c, g, t, d, curves, client)
     if pc == SWAP:
         t.lost, t.kind = 0, CAS
         pc = schedule(t, ZERO, COMMIT_LOOP) if c.appending == 1 else COND

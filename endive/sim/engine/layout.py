@@ -115,6 +115,7 @@ class Layout:
             "at_full": numbers["groups"] + 1 + lists,
             "at_workers": numbers["workers"] * (numbers["groups"] if numbers["workers_per_table"] else 1),
             "at_batches": 1 + numbers["batches"],
+            "at_prefix": 2 * tables if numbers["limited"] else 0,
             "at_kinds": tables * len(SNAPSHOT_KINDS) if self._counts_kinds else 0,
             "at_manifests": tables if self._counts_growth else 0,
             "at_retained": tables if self._counts_growth else 0,

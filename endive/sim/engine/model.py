@@ -24,7 +24,7 @@ from endive.sim.engine.layout import (
     weighted,
     written_of,
 )
-from endive.sim.engine.stores import catalog_profile, client_waits, station_numbers, store_numbers
+from endive.sim.engine.stores import catalog_profile, client_waits, prefix_numbers, station_numbers, store_numbers
 from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFunction, QuantileTable, SizeBasedLatency
 from endive.sim.operations import OPERATION_TYPES, OPERATIONS, SNAPSHOT_KINDS, SnapshotKind
 from endive.sim.requests import BATCHED, OBJECTS
@@ -104,6 +104,8 @@ def compile_model(settings: Settings, seed: int) -> Model:
             | _operation_numbers(one)
             | store_numbers(catalog, settings.profile, append)
             | station_numbers(catalog)
+            | prefix_numbers(settings.profile)
+            | _attempt_numbers(one)
             | distributions.arrays()
         )
         numbers["root_reads"] = numbers["tables_written"] if one.options.reads_metadata_root else 0
@@ -401,6 +403,18 @@ def _costs(one: WorkloadClass, written: int) -> Ints:
         for which, cost in enumerate(paid):
             costs[operation, which] = [getattr(cost, name) for name in REQUEST_KINDS]
     return costs
+
+
+def _attempt_numbers(one: WorkloadClass) -> Numbers:
+    """Return the reads and writes of a first attempt and of a retry, by operation."""
+    workload, options = one.workload.config, one.options
+    written = written_of(weighted(workload.table_selector), workload.tables_per_txn)
+    counts = np.zeros((2, len(OPERATION_TYPES), 2), np.int64)
+    for operation, kind in enumerate(OPERATION_TYPES):
+        prices = options.prices(kind, one.ml_append_mode, written, workload.tables_per_txn - written)
+        for which, attempt in enumerate(prices.attempts):
+            counts[:, operation, which] = attempt.reads_and_writes
+    return {"attempt_reads": counts[0], "attempt_writes": counts[1]}
 
 
 def _due(costs: Ints) -> Numbers:

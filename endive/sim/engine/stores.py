@@ -41,6 +41,18 @@ def store_numbers(catalog: Profile, tables: Profile, append: str) -> dict[str, A
     }
 
 
+def prefix_numbers(tables: Profile) -> dict[str, Any]:
+    """Return the limit on the requests to one prefix."""
+    limit = tables.prefix_limit
+    read_ticks, write_ticks = limit.intervals_ticks
+    return {
+        "limited": read_ticks + write_ticks > 0,
+        "read_interval": read_ticks,
+        "write_interval": write_ticks,
+        "prefix_per_table": limit.per_table,
+    }
+
+
 def client_waits(*stores: Profile) -> npt.NDArray[np.float64]:
     """Return the waits of each store's client in milliseconds, as rows of one length."""
     waits = np.zeros((len(stores), max(store.client.attempts for store in stores)))

@@ -17,7 +17,7 @@ from endive.catalog import KVCatalog, TableChange
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.transaction import StoreTransaction
-from endive.catalog.operations.table_rows import find_table
+from endive.catalog.operations.table_rows import find_table, load_table
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, OutcomeUnknownError
 from endive.protocol.requests import Steps
@@ -355,3 +355,19 @@ def test_threads_with_failing_files_lose_nothing(
     monkeypatch.setattr(MetadataFiles, "write", WRITE)
     expect_whole(another(store, warehouse))
     assert len(kv.load_table(NAME).metadata.properties) == 60
+
+
+def test_a_file_is_not_written_from_a_later_state(
+    kv: KVCatalog, store: Interrupted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(MetadataFiles, "write", failing(2))
+        with pytest.raises(OutcomeUnknownError):
+            kv.commit(NAME, (), setting(a="1"))
+    old = record_of(kv)
+    kv.commit(NAME, (), setting(a="2"))
+    Path(urlsplit(old.metadata_location).path).unlink()
+    with another(store, kv.warehouse) as rival:
+        loaded = rival.store.read(lambda tx: load_table(tx, NAME))
+        assert rival.files.existing(old, lambda: loaded) == ""
+    assert not is_there(old.metadata_location)
