@@ -159,8 +159,7 @@ class Store(Closing):
     def transact(self, function: TransactionFunction[T]) -> T:
         """Run a function on the newest state, and return what it returns when all rows that it has put are durable.
 
-        An error of the function is raised here; nothing of it was written then. `OutcomeUnknownError`: it may have
-        been, or may still be; the function is not run again.
+        An error of the function is raised; nothing was written then. `OutcomeUnknownError`: it may have been, or may be.
         """
         return self.submit(function).wait()
 
@@ -177,13 +176,11 @@ class Store(Closing):
         its own: `endive.kv.procedures`. `RefusalError`: the procedure has refused; `ProcedureFailedError`: it failed.
         Nothing of it was written then. `OutcomeUnknownError`: it may have been carried out, or may still be, once.
         """
-        self._require_process()
-        self._require_room()
         call = Call(procedure, version, argument)
         if not call.is_known:
             raise ConfigurationError(str(call), ["no such procedure is registered in this process"])
         try:
-            result: bytes = self._group.submit(call).wait()
+            result: bytes = self.submit(call).wait()
         except EndiveError:
             raise
         except Exception as error:
