@@ -159,7 +159,7 @@ class Store(Closing):
     def transact(self, function: TransactionFunction[T]) -> T:
         """Run a function on the newest state, and return what it returns when all rows that it has put are durable.
 
-        An error of the function is raised; nothing was written then. `OutcomeUnknownError`: it may have been, or may be.
+        An error of the function is raised; nothing was written then. `OutcomeUnknownError`: it may be written.
         """
         return self.submit(function).wait()
 
