@@ -19,7 +19,7 @@ batches is that share of a commit's time.
 from collections.abc import Callable, Iterable, Sequence
 from threading import Condition, Lock, Thread, current_thread, get_ident
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from endive.errors import EndiveError, StoreClosedError
 from endive.kv.commit_times import CommitTimes
@@ -82,7 +82,7 @@ class GroupCommit:
         self._closed = False
         self._due_s = 0.0
         """When rows that no thread waits for are committed."""
-        self._unhurried: list[tuple[TransactionFunction[Any], Result]] = []
+        self._unhurried: list[tuple[TransactionFunction[Any], Result[Any]]] = []
         """Functions that share the next batch with others, whenever that comes."""
         self._unhurried_due_s = 0.0
         """...or are committed alone then."""
