@@ -18,6 +18,7 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from benchmarks.catalog_load import METADATA, SCHEMA, Figures, Window, Writer, figures, run, together
 from endive.catalog import KVCatalog
 from endive.catalog.connection import OPTIONS
+from endive.catalog.object_files import ObjectFileIO
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.catalog.settings import EXCLUSIVE, SHARED
 from endive.kv import Store
@@ -39,6 +40,20 @@ SECONDS = 8.0
 
 class SlowFileIO(PyArrowFileIO):
     """Files in a directory that take as long as objects on S3."""
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """Return a file to read, after the time of a read."""
+        time.sleep(READ_MS / 1000)
+        return super().new_input(location)
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """Return a file to write, after the time of a write."""
+        time.sleep(CREATE_MS / 1000)
+        return super().new_output(location)
+
+
+class SlowObjectFileIO(ObjectFileIO):
+    """Files in a bucket of a server nearby that take as long as objects on S3."""
 
     def new_input(self, location: str) -> PyArrowFile:
         """Return a file to read, after the time of a read."""

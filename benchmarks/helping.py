@@ -1,39 +1,29 @@
 """Processes that commit at the same time and help each other.
 
     python -m benchmarks.helping                      # everything
-    python -m benchmarks.helping --only virtual       # one part: virtual, local, s3
+    python -m benchmarks.helping --only virtual       # one part: virtual, local, s3, seaweed
     python -m benchmarks.helping --only s3 --processes 8 --seconds 10
 
 `virtual` runs the store's protocols in virtual time, with latencies around 61 ms for a write and 30 ms for anything
 else, one call at a time from each process: helping, and racing for entries as transaction functions did before. `local`
 runs processes on a local directory, beside PyIceberg's SqlCatalog on SQLite, in turns. `s3` runs processes on a local
-directory where every request takes as long as on S3. Some of the processes of `s3` are stopped for a while, and some
-killed; every acknowledged commit must be there, once.
+directory where every request takes as long as on S3, and `seaweed` on a bucket of SeaweedFS with the same delay. Both
+run again with some of the processes stopped for a while, and some killed; every acknowledged commit must be there once.
 """
 
 import argparse
-import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from math import exp
 from pathlib import Path
 from statistics import NormalDist, median, quantiles
 from typing import Any
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
-
-from benchmarks.catalog_load import APPEND, METADATA, SCHEMA, Window, Writer, lost_rows, write
-from benchmarks.catalog_s3 import CREATE_MS, PROFILE, READ_MS, SlowFileIO
+from benchmarks.catalog_load import APPEND, METADATA
+from benchmarks.catalog_s3 import CREATE_MS, READ_MS
+from benchmarks.helping_processes import Row, run
 from benchmarks.report import save
-from endive.catalog import KVCatalog
 from endive.catalog.connection import OPTIONS
-from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.kv import Store, procedure
 from endive.kv.log.combining import Contention, commit_calls
 from endive.kv.log.committing import commit_batch
@@ -42,13 +32,11 @@ from endive.kv.log.helping import delete_intention
 from endive.kv.procedures import Call
 from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction
-from endive.objects import open_objects
 from endive.protocol.requests import Put, PutIfAbsent, Request, Sleep, Steps, ask
 from endive.rng import Stream
-from endive.sim.config.profiles import parse_profiles
-from endive.sim.delays import delay_of
-from endive.testing import FaultInjectingStore, FaultProbabilities, virtual_time
+from endive.testing import virtual_time
 from endive.testing.virtual_time import ClusterFaults, SimulatedCluster
+from tests.servers.conftest import has_bucket, seaweedfs
 
 SIGMA = 0.2
 VIRTUAL_PROCESSES = (1, 2, 8, 16, 32, 64, 128, 256)
@@ -57,12 +45,7 @@ RACING_MAX = 32
 """Processes that race in virtual time: the simulation takes long, and their rate does not change any more."""
 PROCESSES = (8, 16, 32)
 SECONDS = 10.0
-GO = "go"
-"""A file: when it exists, processes begin."""
-READY_MAX_S = 300.0
-PARTS = ("virtual", "local", "s3")
-MODE = {"endive.metadata-json": "background"}
-Row = dict[str, Any]
+PARTS = ("virtual", "local", "s3", "seaweed")
 
 
 # In virtual time.
@@ -145,129 +128,6 @@ def cluster_value(cluster: SimulatedCluster, number: int) -> bytes | None:
         return store.get(b"%d" % number)
 
 
-# Processes.
-
-
-def slow_catalog(directory: str, seed: int) -> EndiveCatalog:
-    """Open a catalog in a directory; every request takes as long as one to S3."""
-    delay = delay_of(parse_profiles("S3", PROFILE)["s3"])
-    objects = FaultInjectingStore(open_objects(f"{directory}/_endive"), seed, FaultProbabilities(), delay)
-    properties = {**MODE, "py-io-impl": f"{SlowFileIO.__module__}.{SlowFileIO.__name__}"}
-    kv = KVCatalog(Store(objects, "shared", OPTIONS), Path(directory).as_uri(), properties, create=True)
-    return EndiveCatalog.on(kv)
-
-
-def opened(subject: str, directory: str, seed: int) -> Catalog:
-    if subject == "s3":
-        return slow_catalog(directory, seed)
-    if subject == "endive":
-        return EndiveCatalog("endive", uri=directory, **MODE)
-    return SqlCatalog("sql", uri=f"sqlite:///{directory}/catalog.db", warehouse=Path(directory).as_uri())
-
-
-def one_process(subject: str, directory: str, work: str, name: str, number: int, seconds: float) -> None:
-    """Commit for a while; write what was acknowledged, line by line, and at the end the latencies."""
-    catalog = opened(subject, directory, number)
-    catalog.load_table(name)
-    Path(directory, f"ready-{number}").touch()
-    while not Path(directory, GO).exists():
-        time.sleep(0.02)
-    before_s = time.process_time()
-    window = Window.of(seconds)
-    log = Path(directory) / f"log-{number}"
-
-    class Noting(Writer):
-        def answered(self, number: int, start_s: float, window: Window) -> None:
-            super().answered(number, start_s, window)
-            with log.open("a") as lines:
-                lines.write(f"{number}\n")
-
-    found = Noting()
-    write(lambda: catalog.load_table(name), work, number, found, window)
-    cpu_s = time.process_time() - before_s
-    Path(directory, f"done-{number}").write_text(
-        json.dumps({"latencies_ms": found.latencies_ms, "errors": dict(found.errors), "cpu_s": cpu_s})
-    )
-    catalog.close()
-
-
-def run(subject: str, work: str, tables: str, processes: int, seconds: float, kills: bool) -> Row:
-    """Run processes, some of them stopped and killed, and compare what is there with what was acknowledged."""
-    with tempfile.TemporaryDirectory(prefix="endive-bench-") as directory:
-        names = [f"db.t{0 if tables == 'one' else number}" for number in range(processes)]
-        with opened(subject, directory, 999) as catalog:
-            catalog.create_namespace("db")
-            for name in sorted(set(names)):
-                catalog.create_table(name, SCHEMA)
-        command = [sys.executable, "-m", "benchmarks.helping", "--child"]
-        children = [
-            subprocess.Popen([*command, subject, directory, work, names[n], str(n), str(seconds)])
-            for n in range(processes)
-        ]
-        try:
-            start_together(Path(directory), children)
-            if kills:
-                disturb(children, seconds)
-            for child in children:
-                child.wait()
-        finally:
-            for child in children:
-                child.kill()
-        return {
-            "subject": subject,
-            "work": work,
-            "tables": tables,
-            "processes": processes,
-            "with_kills": kills,
-            **figures(Path(directory), subject, work, names, seconds),
-        }
-
-
-def start_together(directory: Path, children: list["subprocess.Popen[bytes]"]) -> None:
-    """Wait until all processes have opened the catalog, then let them begin."""
-    end_s = time.monotonic() + READY_MAX_S
-    while len(list(directory.glob("ready-*"))) < len(children):
-        if time.monotonic() > end_s or any(child.poll() is not None for child in children):
-            raise RuntimeError("a process has ended, or has not opened the catalog in time")
-        time.sleep(0.05)
-    (directory / GO).touch()
-
-
-def disturb(children: list["subprocess.Popen[bytes]"], seconds: float) -> None:
-    """Stop a process for a second, and kill another, every two seconds."""
-    for number in range(int(seconds / 2)):
-        stopped, killed = children[number % len(children)], children[-1 - number % len(children)]
-        if stopped.poll() is None and killed.poll() is None and stopped is not killed:
-            os.kill(stopped.pid, signal.SIGSTOP)
-            time.sleep(1)
-            os.kill(stopped.pid, signal.SIGCONT)
-            if number < len(children) // 4:
-                killed.kill()
-        time.sleep(1)
-
-
-def figures(directory: Path, subject: str, work: str, names: list[str], seconds: float) -> Row:
-    done = [json.loads(path.read_text()) for path in directory.glob("done-*")]
-    writers = [Writer() for _ in names]
-    for number, writer in enumerate(writers):
-        log = directory / f"log-{number}"
-        writer.acknowledged = [int(line) for line in log.read_text().splitlines()] if log.exists() else []
-    with opened(subject, str(directory), 998) as catalog:
-        lost = sum(lost_rows(catalog, work, name, names, writers) for name in sorted(set(names)))
-    latencies = sorted(one for each in done for one in each["latencies_ms"])
-    acknowledged = sum(len(writer.acknowledged) for writer in writers)
-    return {
-        "commits_per_s": round(acknowledged / seconds, 1),
-        "acknowledged": acknowledged,
-        "p50_ms": round(median(latencies), 1) if latencies else None,
-        "p99_ms": round(quantiles(latencies, n=100)[98], 1) if len(latencies) > 1 else None,
-        "cpu_ms_per_commit": round(1000 * sum(each["cpu_s"] for each in done) / max(acknowledged, 1), 2),
-        "errors": {name: count for each in done for name, count in each["errors"].items()},
-        "finished": len(done),
-        "lost": lost,
-    }
-
-
 def cases(part: str, processes: tuple[int, ...], seconds: float) -> Iterator[Row]:
     """Yield the figures of each case of a part."""
     works = [(work, tables) for work in (METADATA, APPEND) for tables in ("each", "one")]
@@ -277,10 +137,20 @@ def cases(part: str, processes: tuple[int, ...], seconds: float) -> Iterator[Row
     elif part == "local":
         for work, tables in works:
             yield from (run(subject, work, tables, 8, seconds, kills=False) for subject in ("endive", "sql"))
+    elif part == "s3":
+        yield from slow_cases(part, processes, seconds)
     else:
-        for count in processes:
-            yield from (run("s3", work, tables, count, seconds, kills=False) for work, tables in works)
-            yield run("s3", METADATA, "each", count, seconds, kills=True)
+        with tempfile.TemporaryDirectory() as place, seaweedfs(Path(place), has_bucket) as endpoint:
+            yield from slow_cases(part, processes, seconds, endpoint)
+
+
+def slow_cases(subject: str, processes: tuple[int, ...], seconds: float, endpoint: str = "") -> Iterator[Row]:
+    """Yield the figures of processes on a slow store: undisturbed, then with some of them stopped and killed."""
+    for count in processes:
+        for kills in (False, True):
+            for work in (METADATA, APPEND):
+                for tables in ("each", "one"):
+                    yield run(subject, work, tables, count, seconds, kills, endpoint)
 
 
 def measure(part: str, processes: tuple[int, ...], seconds: float) -> None:
@@ -294,10 +164,6 @@ def measure(part: str, processes: tuple[int, ...], seconds: float) -> None:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--child"]:
-        subject, directory, work, name, number, seconds = sys.argv[2:]
-        one_process(subject, directory, work, name, int(number), float(seconds))
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--processes", type=int, nargs="*", default=PROCESSES)

@@ -11,17 +11,20 @@ is looked for. `loads` times a table with 2,000 snapshots: whole, with `snapshot
 `answers` is the CPU time of parts of a commit: of decoding a request and encoding an answer (`benchmarks.server_cpu`).
 `reference` is Iceberg's own server with SQLite in a file and with PostgreSQL, and files in a directory: without the
 latency of S3, which this server has (`benchmarks.reference_server`). `failures`
-kills and stops one of two servers on a directory a hundred times under load: lost and repeated commits, and how long a
-client waited for its next acknowledgement.
+kills, stops and cuts off one of two servers on SeaweedFS a hundred times under load, with shared and with exclusive
+writers: lost and repeated commits, and how long the slowest client waited for its next acknowledgement.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,13 +41,17 @@ from endive.catalog.commit.change import TableChange
 from endive.catalog.model.file_rows import NO_FILES
 from endive.catalog.settings import EXCLUSIVE, SHARED
 from endive.server import Limits, serve_in_background
+from tests.servers.conftest import ANY_KEYS, has_bucket, seaweedfs
 
 CLIENTS = (64, 256)
 SECONDS = 8.0
+WARM_S = 3.0
+"""Load before that is counted: Java compiles what it runs, and connections are made."""
 SNAPSHOTS = 2000
 LOADS = 50
 PARTS = ("commits", "loads", "answers", "reference", "failures")
 FAILURES = 100
+KINDS = ("kill", "stop", "cut")
 
 
 JSON_BODY = "content-type: application/json\r\n"
@@ -89,10 +96,11 @@ async def commit_until(url: str, token: str, place: int, until_s: float) -> tupl
 
 async def clients(url: str, token: str, count: int, seconds: float) -> None:
     """Run clients, and print their acknowledged numbers and times as JSON."""
-    until_s = time.time() + seconds  # noqa: TID251
+    began_s, until_s = time.perf_counter(), time.time() + seconds  # noqa: TID251
     found = await asyncio.gather(*(commit_until(url, token, place, until_s) for place in range(count)))
     times_ms = sorted(1000 * one for _, times in found for one in times)
-    print(json.dumps({"numbers": [number for number, _ in found], "times_ms": times_ms}))
+    took_s = time.perf_counter() - began_s  # until the last one was answered
+    print(json.dumps({"numbers": [number for number, _ in found], "times_ms": times_ms, "seconds": took_s}))
 
 
 def run_clients(url: str, token: str, count: int, seconds: float) -> dict[str, Any]:
@@ -105,10 +113,11 @@ def run_clients(url: str, token: str, count: int, seconds: float) -> dict[str, A
     return found
 
 
-def rates(times_ms: list[float], seconds: float) -> dict[str, float]:
+def rates(found: Mapping[str, Any]) -> dict[str, float]:
     """Return commits a second, and their times."""
+    times_ms = found["times_ms"]
     return {
-        "commits_per_s": round(len(times_ms) / seconds, 1),
+        "commits_per_s": round(len(times_ms) / found["seconds"], 1),
         "p50_ms": round(median(times_ms), 1),
         "p99_ms": round(quantiles(times_ms, n=100)[-1], 1),
     }
@@ -123,6 +132,7 @@ def measure_commits(seconds: float) -> list[dict[str, object]]:
                 for place in range(count):
                     catalog.kv.create_table(f"db.t{place}", SCHEMA)
                 with serve_in_background(catalog.kv, Limits(threads=count + 8)) as server:
+                    run_clients(server.url, server.token, count, WARM_S)
                     cpu_s = time.process_time()
                     found = run_clients(server.url, server.token, count, seconds)
                     cpu_s = time.process_time() - cpu_s
@@ -130,12 +140,11 @@ def measure_commits(seconds: float) -> list[dict[str, object]]:
                     int(catalog.kv.load_table(f"db.t{place}").metadata.properties.get("number", "0"))
                     for place in range(count)
                 ]
-            times_ms = found["times_ms"]
             row = {
                 "clients": count,
                 "writer": writer,
-                **rates(times_ms, seconds),
-                "server_cpu_ms_per_commit": round(1000 * cpu_s / len(times_ms), 2),
+                **rates(found),
+                "server_cpu_ms_per_commit": round(1000 * cpu_s / len(found["times_ms"]), 2),
                 "lost": sum(number > there for number, there in zip(found["numbers"], held, strict=True)),
             }
             print(row, flush=True)
@@ -194,20 +203,26 @@ def measure_reference(seconds: float) -> list[dict[str, object]]:
         for count in CLIENTS:
             with reference_server(database) as url:
                 create_tables(url, count)
-                times_ms = run_clients(url, "none", count, seconds)["times_ms"]
-            rows.append({"database": database, "clients": count, **rates(times_ms, seconds)})
+                run_clients(url, "none", count, WARM_S)
+                found = run_clients(url, "none", count, seconds)
+            rows.append({"database": database, "clients": count, **rates(found)})
             print(rows[-1], flush=True)
     return rows
 
 
-def measure_failures(count: int) -> dict[str, object]:
-    """Return what was lost or repeated, and how long clients waited."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tests.server.failing_over", folder, json.dumps({"failures": count})]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    print(found, flush=True)
-    return found
+def measure_failures(count: int) -> list[dict[str, object]]:
+    """Return for each kind of writer what was lost or repeated, and how long clients waited."""
+    rows = []
+    for writer in (SHARED, EXCLUSIVE):
+        with tempfile.TemporaryDirectory() as files, seaweedfs(Path(files), has_bucket) as endpoint:
+            plan = {"failures": count, "kinds": KINDS, "writer": writer, "clients": 6, "endpoint": endpoint}
+            command = [sys.executable, "-m", "tests.server.failing_over", files, json.dumps(plan)]
+            environment = {**os.environ, **ANY_KEYS}
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+        rows.append({"writer": writer, **found})
+        print(rows[-1], flush=True)
+    return rows
 
 
 def main() -> None:

@@ -413,7 +413,7 @@ class KVCatalog(CatalogThroughTime, Closing):
             if change.removed_snapshots:
                 expiry.clean_up(self.store, change.identifier)
             if one.metadata is None:
-                self._publisher.remind(change.identifier)
+                self._publisher.remind(change.identifier, is_helped=one.rows is None)
         return committed
 
     def _prepare(self, change: TableChange) -> None:

@@ -21,6 +21,7 @@ from endive.protocol.requests import (
     Elsewhere,
     Get,
     GetAll,
+    GetRange,
     NewId,
     Now,
     PutIfAbsent,
@@ -167,7 +168,8 @@ class BlockingDriver:
             return driver
 
     def _side_by_side(self, requests: Sequence[Request[Any]]) -> tuple[Any, ...]:
-        """Answer requests on threads of the pool."""
-        if len(requests) < 2:  # a thread for one request would be a detour
+        """Answer requests on threads of the pool, unless that would be a detour."""
+        at_once = self.objects.capabilities.reads_at_once and all(isinstance(one, Get | GetRange) for one in requests)
+        if len(requests) < 2 or at_once:
             return tuple(map(self.answer, requests))
         return tuple(self._pool.map(self.answer, requests))

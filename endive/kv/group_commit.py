@@ -31,6 +31,8 @@ LINGER_SHARE = 0.5
 """Of the time between batches: how much waiting for others may add to it at most."""
 PATIENCE = 4.0
 """How many times a function's share of a commit may pass without another one, before a batch leaves."""
+UNHURRIED_S = 0.15
+"""How long a function that is not urgent waits for a batch with others."""
 RETRY_LINGER_BATCHES = 8
 """After waiting without a gain, it is tried again once in so many batches."""
 
@@ -77,6 +79,10 @@ class GroupCommit:
         self._closed = False
         self._due_s = 0.0
         """When rows that no thread waits for are committed."""
+        self._unhurried: list[tuple[TransactionFunction[Any], Result]] = []
+        """Functions that share the next batch with others, whenever that comes."""
+        self._unhurried_due_s = 0.0
+        """...or are committed alone then."""
         self._arrived_s = 0.0
         """When the last function came."""
         self._commit_s = 0.0
@@ -105,6 +111,12 @@ class GroupCommit:
         result = Result()
         with self.changed:
             self.require_open()
+            if not is_urgent(function):
+                if not self._unhurried:
+                    self._unhurried_due_s = monotonic() + UNHURRIED_S
+                    self._work.notify()
+                self._unhurried.append((function, result))
+                return result
             waiting = self.pipeline.waiting.functions
             waiting.append((function, result))
             self._arrived_s = monotonic()
@@ -176,6 +188,7 @@ class GroupCommit:
     def halt(self, error: EndiveError) -> tuple[Batch, ...]:
         """Commit nothing more; return the batches that wait, for the caller to answer."""
         self.halted = self.halted or error
+        self._hurry()
         waiting, self.pipeline.waiting = self.pipeline.waiting, Batch()
         self.pipeline.unflushed_bytes -= waiting.size_bytes
         self._work.notify_all()
@@ -186,7 +199,10 @@ class GroupCommit:
         for batch in batches:
             self.batches += 1
             self.functions += len(batch.functions)
-            self.pipeline.expected = len(batch.functions) + len(self.pipeline.waiting.functions)
+            returning = sum(is_urgent(function) for function, _ in batch.functions)
+            self.pipeline.expected = returning + len(self.pipeline.waiting.functions)
+            if returning:  # its callers come back in a moment
+                self._unhurried_due_s = monotonic() + UNHURRIED_S
         self.changed.notify_all()
         self._work.notify()
 
@@ -223,13 +239,14 @@ class GroupCommit:
         while True:
             with self.changed:
                 while not self._is_due():
-                    if self._closed and self.pipeline.waiting.is_empty:
+                    if self._closed and self.pipeline.waiting.is_empty and not self._unhurried:
                         return
                     self._work.wait(self._until_due_s())
                 if self.pipeline.waiting.functions:
                     self._linger()
                     if not self._is_due():  # another thread took it meanwhile
                         continue
+                    self._hurry()
                 batch = self.pipeline.take()
             self._lead(batch)
 
@@ -248,18 +265,29 @@ class GroupCommit:
     def _is_due(self) -> bool:
         """Whether a thread of the store should commit the batch that waits."""
         waiting = self.pipeline.waiting
+        if self._unhurried and not self.pipeline.under_way and self._until_unhurried_s() == 0:
+            self._hurry()
         if not self.pipeline.can_take():
             return False
         return bool(waiting.functions) or self._until_due_s() == 0
 
+    def _hurry(self) -> None:
+        """Let functions that are not urgent wait no longer. Holding the lock."""
+        self.pipeline.waiting.functions += self._unhurried
+        self._unhurried = []
+
+    def _until_unhurried_s(self) -> float:
+        """Seconds until functions that are not urgent are committed alone."""
+        return 0 if self._closed else max(self._unhurried_due_s - monotonic(), 0)
+
     def _until_due_s(self) -> float | None:
-        """Seconds until rows that no thread waits for are committed; None: there are none, or no batch may begin."""
-        waiting = self.pipeline.waiting
-        if not waiting.rows or not self.pipeline.can_take():
-            return None
-        if waiting.size_bytes >= self._options.flush_bytes or self._closed:
-            return 0
-        return max(self._due_s - monotonic(), 0)
+        """Seconds until something that no thread is to commit at once has to be; None: only when it is notified."""
+        waiting, now_s = self.pipeline.waiting, monotonic()
+        until_s = [self._until_unhurried_s()] if self._unhurried and not self.pipeline.under_way else []
+        if waiting.rows and self.pipeline.can_take():
+            is_full = waiting.size_bytes >= self._options.flush_bytes or self._closed
+            until_s.append(0 if is_full else max(self._due_s - now_s, 0))
+        return min(until_s, default=None)
 
     def _wanted(self) -> int:
         """How many functions a batch waits for."""
@@ -286,6 +314,11 @@ class GroupCommit:
         pipeline.is_computing = False
         helped = len(pipeline.waiting.functions) * between_s >= before * (between_s + monotonic() - started_s)
         self._in_vain = 0 if helped else self._in_vain + 1
+
+
+def is_urgent(function: TransactionFunction[Any]) -> bool:
+    """Whether a function is to be committed as soon as possible."""
+    return bool(getattr(function, "is_urgent", True))
 
 
 def copy_of(error: EndiveError) -> EndiveError:

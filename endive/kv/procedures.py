@@ -19,6 +19,7 @@ of its code is recorded as a failure. Errors of the object store decide nothing.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from endive.errors import ConfigurationError
 from endive.kv.transaction import Outcome, Transaction
@@ -71,6 +72,9 @@ class PortableFunction(ABC):
 
     A process runs its own functions directly. It announces the call, if it expects that another process commits first.
     """
+
+    is_urgent: ClassVar[bool] = True
+    """False: it waits for another function of its process for a while, to share a WAL entry with it."""
 
     @abstractmethod
     def call(self) -> Call | None:

@@ -15,6 +15,7 @@ __all__ = [
     "Capabilities",
     "HasSiblings",
     "HasTemporaries",
+    "HasUnsyncedPuts",
     "ObjectInfo",
     "ObjectStore",
     "execute_request",
@@ -33,6 +34,8 @@ class Capabilities:
     """Writes that `put_if_absent` and `put` have confirmed are on stable storage."""
     shared: bool
     """Other processes see the same objects."""
+    reads_at_once: bool = False
+    """A read takes no longer than handing it to another thread: several are made one after the other."""
 
 
 class ObjectStore(Protocol):
@@ -95,7 +98,16 @@ class HasTemporaries(Protocol):
         ...
 
 
-def execute_request(objects: ObjectStore, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
+@runtime_checkable
+class HasUnsyncedPuts(Protocol):
+    """An object store where writing to stable storage costs extra."""
+
+    def put_unsynced(self, path: str, body: bytes) -> None:
+        """Write the object where other processes see it; it may be lost or damaged by a power failure."""
+        ...
+
+
+def execute_request(objects: ObjectStore, request: Request[Any]) -> Any:  # noqa: ANN401, PLR0911 - the reply's type is the request's
     """Execute a protocol's request on an object store and return the reply. `TypeError` for other requests."""
     match request:
         case Get(path):
@@ -104,7 +116,9 @@ def execute_request(objects: ObjectStore, request: Request[Any]) -> Any:  # noqa
             return objects.get_range(path, start, length)
         case PutIfAbsent(path, body):
             return objects.put_if_absent(path, body)
-        case Put(path, body):
+        case Put(path, body, is_durable):
+            if not is_durable and isinstance(objects, HasUnsyncedPuts):
+                return objects.put_unsynced(path, body)
             return objects.put(path, body)
         case List(prefix, after):
             return objects.list(prefix, after)

@@ -56,7 +56,9 @@ class LocalStore:
         self._fsync = fsync
         self._known_directories: set[Path] = set()
         self.url = self._root.as_uri()
-        self.capabilities = Capabilities(create_if_absent=True, survives_power_loss=fsync, shared=True)
+        self.capabilities = Capabilities(
+            create_if_absent=True, survives_power_loss=fsync, shared=True, reads_at_once=True
+        )
 
     def sibling(self, url: str) -> "LocalStore":
         """Return the store in another directory, which is synced as this one is."""
@@ -92,6 +94,11 @@ class LocalStore:
         with self._errors(path), self._written(path, body) as temporary:
             temporary.replace(self._file(path))
             self._sync_directory(self._file(path).parent)
+
+    def put_unsynced(self, path: str, body: bytes) -> None:
+        """Write the object where other processes see it; it may be lost or damaged by a power failure."""
+        with self._errors(path), self._written(path, body, synced=False) as temporary:
+            temporary.replace(self._file(path))
 
     def list(self, prefix: str, after: str = "") -> tuple[ObjectInfo, ...]:
         directory = prefix.rpartition("/")[0]
@@ -137,7 +144,7 @@ class LocalStore:
         return self._root / require_path(path)
 
     @contextmanager
-    def _written(self, path: str, body: bytes) -> Iterator[Path]:
+    def _written(self, path: str, body: bytes, synced: bool = True) -> Iterator[Path]:
         """Write `body` under a temporary name beside `path`; remove that name afterwards."""
         directory = self._file(path).parent
         self._make_directory(directory)
@@ -147,7 +154,7 @@ class LocalStore:
                 remaining = memoryview(body)
                 while remaining:
                     remaining = remaining[file.write(remaining) or 0 :]
-                if self._fsync:
+                if self._fsync and synced:
                     os.fsync(file.fileno())
             yield temporary
         finally:

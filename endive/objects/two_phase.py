@@ -45,7 +45,7 @@ class TwoPhaseStore:
         self._lock = Lock()
         self._is_checked = self._is_claimed = False
         self.url = objects.url
-        self.capabilities: Capabilities = replace(objects.capabilities, create_if_absent=True)
+        self.capabilities: Capabilities = replace(objects.capabilities, create_if_absent=True, reads_at_once=False)
 
     def get(self, path: str) -> bytes | None:
         self._check()

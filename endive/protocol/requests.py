@@ -99,6 +99,8 @@ class Put(Request[None]):
 
     path: str
     body: bytes
+    is_durable: bool = True
+    """False: other processes must see it, but it need not survive a power failure."""
 
 
 @dataclass(frozen=True, slots=True)

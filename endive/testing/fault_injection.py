@@ -8,7 +8,7 @@ A write takes effect at the end of its delay, a read at the beginning, since the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from time import sleep as real_sleep
 from typing import TypeVar
@@ -66,7 +66,7 @@ class FaultInjectingStore:
         self._lock = Lock()
         self._requests = 0
         self.url = objects.url
-        self.capabilities = objects.capabilities
+        self.capabilities = replace(objects.capabilities, reads_at_once=False)
 
     def get(self, path: str) -> bytes | None:
         return self._read("read", path, lambda: self._objects.get(path))

@@ -32,7 +32,7 @@ def store() -> Counting:
 @pytest.fixture(params=["before-acknowledgement", "background"])
 def catalog(kv: KVCatalog, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EndiveCatalog:
     """Metadata files are written when a test asks for them: a thread that dies in the place of another is no crash."""
-    monkeypatch.setattr(kv._publisher, "remind", lambda _: None)
+    monkeypatch.setattr(kv._publisher, "remind", lambda *_, **__: None)
     kv.create_namespace("db")
     kv.files.properties["endive.metadata-json"] = request.param
     return EndiveCatalog.on(kv)

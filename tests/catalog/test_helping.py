@@ -9,6 +9,8 @@ from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.update import RemovePropertiesUpdate
 
 from endive.catalog import KVCatalog
+from endive.catalog.commit.published import NotePublished
+from endive.catalog.commit.publisher import Publisher
 from endive.catalog.model.transaction import TransactionFunction
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, OutcomeUnknownError
@@ -116,3 +118,21 @@ def test_property_changes_of_processes_are_applied_one_on_top_of_the_other(tmp_p
             kv.commit(NAME, (), (RemovePropertiesUpdate(removals=["a"]),))
         assert kv.check() == []
         old.close()
+
+
+def test_another_process_notes_a_metadata_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Publisher, "remind", lambda *_, **__: None)  # the file is written here, not by its thread
+    with HelpedStore() as helped, KVCatalog(helped, f"file://{tmp_path}/warehouse", create=True) as kv:
+        kv.create_namespace("db")
+        kv.create_table(NAME, NUMBERS, properties={"endive.metadata-json": "background"})
+        kv.update_properties(NAME, {"a": "1"})
+        before = helped.called
+
+        location = kv.export_metadata(NAME)
+
+        assert helped.called > before
+        assert kv.load_table(NAME).metadata_location == location
+        assert kv.files.read(location).properties["a"] == "1"
+        note = NotePublished(NAME, kv.load_table(NAME).uuid, 0, "an older file", (), 0)
+        assert helped.transact(note) is False
+        assert kv.check() == []

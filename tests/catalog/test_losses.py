@@ -15,7 +15,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from endive.catalog import KVCatalog, TableChange
 from endive.catalog.commit import chains, manifests, rebase
 from endive.catalog.commit.metadata_files import MetadataFiles
-from endive.catalog.commit.publisher import note_published
+from endive.catalog.commit.published import NotePublished
 from endive.catalog.maintenance import expiry
 from endive.catalog.model.catalog_records import TABLES_BYTES_CACHED, TableRecord
 from endive.catalog.operations import refs
@@ -144,11 +144,11 @@ def test_a_record_names_no_older_metadata_file_and_none_of_another_table(
     catalog: EndiveCatalog, table: Table, store: DictStore
 ) -> None:
     loaded = catalog.kv.load_table(NAME)
-    note = (loaded.uuid, loaded.version, "file", loaded.metadata)
+    file = ("file", loaded.metadata.metadata_log, loaded.metadata.last_updated_ms)
 
-    assert not store.transact(lambda tx: note_published(tx, NAME, *note))
-    assert not store.transact(lambda tx: note_published(tx, NAME, UUID(int=7), 9, *note[2:]))
-    assert not store.transact(lambda tx: note_published(tx, NAME, loaded.uuid, 9, *note[2:]))  # before it was dropped
+    assert not store.transact(NotePublished(NAME, loaded.uuid, loaded.version, *file))
+    assert not store.transact(NotePublished(NAME, UUID(int=7), 9, *file))
+    assert not store.transact(NotePublished(NAME, loaded.uuid, 9, *file))  # before it was dropped
     assert catalog.kv.load_table(NAME).metadata_location == loaded.metadata_location
 
 

@@ -293,7 +293,7 @@ def test_in_the_background_the_record_names_the_file_before_until_the_next_is_th
 ) -> None:
     table = catalog.create_table(NAME, NUMBERS, properties={"endive.metadata-json": "background"})
     first = table.metadata_location
-    monkeypatch.setattr(kv._publisher, "remind", lambda _: None)  # the thread never ran: a crash
+    monkeypatch.setattr(kv._publisher, "remind", lambda *_, **__: None)  # the thread never ran: a crash
 
     table.append(numbers(1))
     assert kv.load_table(NAME).metadata_location == first

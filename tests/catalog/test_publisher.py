@@ -29,7 +29,7 @@ class Watched(Condition):
 def test_a_publisher_that_has_nothing_to_do_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     publisher, published, watched = Publisher(DictStore(), MetadataFiles({}), pause_s=0), Semaphore(0), Watched()
     monkeypatch.setattr(publisher, "_changed", watched)
-    monkeypatch.setattr(publisher, "publish", lambda _: published.release())
+    monkeypatch.setattr(publisher, "publish", lambda *_: published.release())
     publisher.remind(NAME)
     assert published.acquire(timeout=LONG_S)
     assert watched.idle.wait(LONG_S)

@@ -6,7 +6,7 @@ Every acknowledged row is there exactly once, and every acknowledged property is
 import pytest
 
 from benchmarks.catalog_load import APPEND, METADATA
-from benchmarks.helping import run
+from benchmarks.helping_processes import run
 
 PROCESSES = 8
 

@@ -9,8 +9,9 @@ import pytest
 from endive.errors import ConfigurationError, StorageAccessError
 from endive.kv import Store, StoreOptions
 from endive.objects import LocalStore, MemoryStore, ObjectStore, open_objects
-from endive.objects.api import unix_ms
+from endive.objects.api import execute_request, unix_ms
 from endive.objects.local import TEMPORARY
+from endive.protocol.requests import Put
 from endive.testing import FaultInjectingStore, FaultProbabilities
 from tests.threads import winners
 
@@ -140,6 +141,21 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.undo()
     assert objects.list("") == ()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_object_that_need_not_be_durable_is_not_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = LocalStore(tmp_path)
+    objects.put("a", b"1")  # the directory is known from now on
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+
+    execute_request(objects, Put("b", b"2", is_durable=False))
+
+    assert objects.get("b") == b"2"
+    assert synced == []
+    execute_request(objects, Put("b", b"3"))
+    assert len(synced) == 2
+    execute_request(MemoryStore(), Put("b", b"4", is_durable=False))
 
 
 def test_capabilities_are_known(tmp_path: Path) -> None:

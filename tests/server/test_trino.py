@@ -55,7 +55,7 @@ def read_by(client: RestCatalog, name: str) -> list[tuple[Any, ...]]:
 
 
 def change_rows(engine: Trino, client: RestCatalog) -> None:
-    engine.rows("CREATE SCHEMA db")
+    engine.rows("CREATE SCHEMA db WITH (location = 's3://keyed/trino/db')")
     engine.rows("CREATE TABLE t WITH (partitioning = ARRAY['bucket(id, 2)']) AS SELECT 1 AS id, VARCHAR 'a' AS name")
     engine.rows("INSERT INTO t VALUES (2, 'b'), (3, 'c')")
     engine.rows("UPDATE t SET name = 'B' WHERE id = 2")

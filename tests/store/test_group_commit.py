@@ -6,7 +6,7 @@ from threading import Event, Thread
 import pytest
 
 from endive.drivers.blocking import random_id
-from endive.kv import StoreOptions
+from endive.kv import StoreOptions, group_commit
 from endive.kv.group_commit import GroupCommit, Result
 from endive.kv.pipeline import Batch, Pipeline
 from endive.kv.transaction import Outcome, Transaction
@@ -103,3 +103,46 @@ def test_threads_never_share_an_id() -> None:
         thread.join()
 
     assert len(set(found)) == 4000
+
+
+class Unhurried:
+    """A function that can wait for others."""
+
+    is_urgent = False
+
+    def __call__(self, tx: Transaction) -> Steps[None]:
+        yield from ()
+
+
+def test_a_function_that_is_not_urgent_shares_the_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "UNHURRIED_S", 3600)
+    committed = Committed(linger_max_ms=60_000)
+    unhurried = committed.group.submit(Unhurried())
+
+    committed.group.submit(nothing).wait()
+    unhurried.wait()
+
+    assert committed.sizes == [2]
+    assert committed.group.pipeline.expected == 1  # it does not come back in a moment
+    committed.group.close()
+
+
+def test_a_function_that_is_not_urgent_is_committed_alone_if_no_other_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "UNHURRIED_S", 0.001)
+    committed = Committed(linger_max_ms=0)
+
+    committed.group.submit(Unhurried()).wait()
+
+    assert committed.sizes == [1]
+    committed.group.close()
+
+
+def test_functions_that_are_not_urgent_are_committed_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "UNHURRIED_S", 3600)
+    committed = Committed(linger_max_ms=0)
+    unhurried = committed.group.submit(Unhurried())
+
+    committed.group.close()
+    unhurried.wait()
+
+    assert committed.sizes == [1]

@@ -17,7 +17,7 @@ from math import inf
 from endive.errors import EndiveError, ExclusiveWriterError, OutcomeUnknownError, ProcedureFailedError, RefusalError
 from endive.kv.log.committing import Committed, commit_batch
 from endive.kv.log.epochs import REFRESHES_MAX, open_shared
-from endive.kv.log.guests import await_exclusive
+from endive.kv.log.guests import POLLS_MAX, await_exclusive
 from endive.kv.log.helping import announce, await_entry, pending, result_of
 from endive.kv.log.intentions import DONE, FAILED, Decided, Intention
 from endive.kv.log.state import StoreState, refreshed
@@ -82,11 +82,13 @@ def commit_calls(
     by: str = "",
     known: tuple[Intention, ...] = (),
     refreshes_max: int = REFRESHES_MAX,
+    guest_polls_max: int = POLLS_MAX,
 ) -> Steps[Committed]:
     """Run calls on the newest state and make their rows durable, by this writer or another one.
 
     `Committed.own` is the intention, if one was announced; its object can be deleted. `OutcomeUnknownError`: the calls
-    may have been carried out, or may still be, once. Any other error: nothing was written.
+    may have been carried out, or may still be, once. Any other error: nothing was written. `guest_polls_max`: looks for
+    the result before the store of an exclusive writer is claimed.
     """
     is_full = len(pending(state)) >= PENDING_MAX
     if is_full or (state.is_writable and (hints.is_last or not hints.is_busy)):
@@ -97,7 +99,7 @@ def commit_calls(
         state, known = committed.state, committed.known
     own = yield from announce(state, calls, by)
     try:
-        committed = yield from _decided(state, own, cache, hints, by, known, refreshes_max)
+        committed = yield from _decided(state, own, cache, hints, by, known, refreshes_max, guest_polls_max)
     except OutcomeUnknownError:
         raise
     except EndiveError as error:
@@ -113,17 +115,18 @@ def _decided(
     by: str,
     known: tuple[Intention, ...],
     refreshes_max: int,
+    guest_polls_max: int,
 ) -> Steps[Committed]:
     """Wait until an intention is decided, and carry it out if others do not."""
     before = state.wal_end
-    state = yield from refreshed(state)
+    state = yield from refreshed(state, is_behind=True)
     poll_ms = max(hints.entry_ms / POLLS_PER_ENTRY, POLL_MIN_MS)
     for _ in range(ATTEMPTS_MAX):
         decided = yield from result_of(own, state, cache)
         if decided is not None:
             return answered(Committed(state, (), decided=decided, known=known), own)
         if not state.is_writable:
-            state, decided = yield from await_exclusive(state, own, cache)
+            state, decided = yield from await_exclusive(state, own, cache, guest_polls_max)
             if decided is not None:
                 return answered(Committed(state, (), decided=decided, known=known), own)
         else:
@@ -137,7 +140,7 @@ def _decided(
         try:
             committed = yield from commit_batch(state, (), cache, refreshes_max, own=own, by=by, known=known)
         except ExclusiveWriterError:  # it does not take intentions: fence it
-            state = yield from open_shared(create_store=False)
+            state = yield from open_shared(create_store=False, refreshes_max=refreshes_max)
             continue
         return answered(committed, own)
     raise OutcomeUnknownError(own.path)

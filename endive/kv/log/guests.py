@@ -22,12 +22,14 @@ POLLS_MAX = 50
 ROUNDS_MAX = 10
 
 
-def await_exclusive(state: StoreState, own: Intention, cache: TableCache) -> Steps[tuple[StoreState, Decided | None]]:
+def await_exclusive(
+    state: StoreState, own: Intention, cache: TableCache, polls_max: int = POLLS_MAX
+) -> Steps[tuple[StoreState, Decided | None]]:
     """Wait for the exclusive writer to carry out an intention; return the newest state, and how it was decided.
 
     None: it was not for a while, or the store is not exclusive any more.
     """
-    for _ in range(POLLS_MAX):
+    for _ in range(polls_max):
         decided = yield from result_of(own, state, cache)
         if decided is not None or state.is_writable:
             return state, decided

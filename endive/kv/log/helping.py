@@ -103,7 +103,8 @@ def announce(state: StoreState, calls: tuple[Call, ...], writer: str, topic: str
     intention_id = yield from ask(NewId())
     intention = Intention(name_of(state.wal_end, intention_id, topic), calls, writer)
     try:
-        yield from ask(Put(intention.path, encode_intention(intention)))
+        # Not synced: an object that a power failure takes away is as one that never arrived.
+        yield from ask(Put(intention.path, encode_intention(intention), is_durable=False))
     except STORAGE_ERRORS:
         return intention
     return intention

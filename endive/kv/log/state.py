@@ -112,14 +112,16 @@ def newest_state_warmed(keys: Sequence[bytes], cache: TableCache) -> Steps[Store
 def refreshed(state: StoreState, is_behind: bool = False, read: tuple[WalEntry, ...] = ()) -> Steps[StoreState]:
     """Return the newest state: it has everything that was durable when this was called.
 
-    `is_behind`: the next entry is known to exist, so a few are requested at once instead of listed first. `read`: the
+    `is_behind`: the next entry probably exists, so a few are requested at once instead of listed first. If the next one
+    does not exist, nothing behind it was acknowledged, unless a newer manifest says that it was deleted. `read`: the
     next entries, read before this was called; the state then has these and need not have later ones.
     """
     for _ in range(ROUNDS_MAX):
-        entries: tuple[WalEntry, ...] | None = read
+        entries: tuple[WalEntry, ...] | None = read or None
         if is_behind:
-            entries = yield from _next_entries(state)
-        if not entries or (len(entries) == READ_AHEAD and not read):
+            found = yield from _next_entries(state)
+            entries = found if len(found) < READ_AHEAD else None
+        if entries is None:
             end = yield from contiguous_end(WAL, state.wal_end)
             entries = yield from replay(state.wal_end, end, state.wal_epoch)
         is_behind, read = False, ()

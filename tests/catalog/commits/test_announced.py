@@ -13,11 +13,12 @@ from endive.catalog import KVCatalog
 from endive.catalog.commit.announced import OLD_ENTRIES, AnnouncedCommits, topic_of_table
 from endive.catalog.commit.announced_results import NAME as PROCEDURE
 from endive.catalog.commit.announced_results import VERSION, record_or_error, result_of_error
+from endive.catalog.commit.publisher import Publisher
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError, ProcedureFailedError
 from endive.kv import Store
 from endive.kv.log.helping import result_of
-from endive.kv.log.intentions import FAILED, PREFIX, REFUSED, Intention
+from endive.kv.log.intentions import DONE, FAILED, PREFIX, REFUSED, Intention
 from endive.kv.procedures import Call
 from endive.kv.sst.reading import NoCache
 from endive.objects import MemoryStore
@@ -107,6 +108,7 @@ def test_appends_of_processes_to_one_table_are_all_there(catalogs: list[EndiveCa
 def test_appends_of_dead_processes_are_committed_in_one_entry_with_the_next(
     catalogs: list[EndiveCatalog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Publisher, "remind", lambda *_, **__: None)  # it has entries of its own
     catalogs[0].create_table(NAME, NUMBERS).append(numbers(1))
     dying(catalogs[0], monkeypatch)
     append_and_die(catalogs[0], 2)
@@ -294,3 +296,57 @@ def test_an_exclusive_catalog_commits_for_processes_that_do_not_know_it(mode: st
             catalog.kv.close()
             store.close()
         server.kv.close()
+
+
+# A table that is unregistered and registered again begins with version 0 again: the version alone tells no state.
+
+
+def registered_again(catalog: EndiveCatalog, location: str) -> None:
+    """Unregister the table, and register what a metadata file shows."""
+    catalog.drop_table(NAME)
+    catalog.register_table(NAME, location)
+
+
+def test_a_conflict_with_a_table_that_was_registered_again_is_not_decided(
+    catalogs: list[EndiveCatalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader knows version 0 without the property; the table is at version 0 with it."""
+    mode = {"endive.metadata-json": "before-acknowledgement"}
+    with_it = catalogs[0].create_table(NAME, NUMBERS, properties={"a": "1", **mode}).metadata_location
+    old = catalogs[0].load_table(NAME)
+    catalogs[1].load_table(NAME).transaction().remove_properties("a").commit_transaction()
+    registered_again(catalogs[1], catalogs[1].load_table(NAME).metadata_location)
+    dying(catalogs[0], monkeypatch)
+    with pytest.raises(CommitStateUnknownException), old.transaction() as transaction:
+        transaction.remove_properties("a")
+    own = next(iter(store_of(catalogs[0]).exchange._known.values()))
+    store_of(catalogs[1]).refresh()
+    registered_again(catalogs[2], with_it)
+
+    committer_of(catalogs[1]).carry_out(TOPIC)
+
+    store_of(catalogs[0]).refresh()
+    decided = store_of(catalogs[0]).exchange.result(own)
+    assert decided is not None
+    assert [one.kind for one in decided.results] == [DONE]
+    assert "a" not in catalogs[2].load_table(NAME).properties
+
+
+def test_a_metadata_file_shows_no_past_of_a_table_before_it_was_registered_again(
+    catalogs: list[EndiveCatalog],
+) -> None:
+    """This process has committed version 1 before, and knows the past of another version 1."""
+    mode = {"endive.metadata-json": "before-acknowledgement"}
+    table = catalogs[0].create_table(NAME, NUMBERS, properties=mode)
+    empty = table.metadata_location
+    table.append(numbers(1))
+    registered_again(catalogs[1], empty)
+    catalogs[1].load_table(NAME).append(numbers(7))
+
+    catalogs[0].load_table(NAME).append(numbers(3))
+
+    loaded = catalogs[2].load_table(NAME)
+    shown = catalogs[2].kv.files.read(loaded.metadata_location)
+    assert [one.snapshot_id for one in shown.snapshots] == [one.snapshot_id for one in loaded.metadata.snapshots]
+    assert rows_of(loaded) == [3, 7]
+    assert catalogs[2].kv.check() == []

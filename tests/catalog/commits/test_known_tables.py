@@ -27,7 +27,7 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         return scan(self, prefix)
 
     monkeypatch.setattr(DictTransaction, "scan", scanning)
-    monkeypatch.setattr("endive.catalog.commit.publisher.Publisher.remind", lambda _, __: None)  # it loads the table
+    monkeypatch.setattr("endive.catalog.commit.publisher.Publisher.remind", lambda *_, **__: None)  # it loads the table
     return prefixes
 
 
