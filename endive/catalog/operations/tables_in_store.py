@@ -38,6 +38,9 @@ from endive.errors import (
 )
 from endive.protocol.requests import Steps
 
+LIKE_A_TABLES = re.compile(r".*-[0-9a-f]{8}")
+"""Folders that end as those of tables do."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedTable:
@@ -392,11 +395,17 @@ def _loaded(view: TableView) -> LoadedTable:
 
 def default_location(warehouse: str, name: Identifier, uuid: str) -> str:
     """Return the location of a table in a warehouse; no other table ever has it."""
-    return "/".join((warehouse, *map(_folder, name[:-1]), _unique(name, uuid)))
+    return "/".join((warehouse, *map(_namespace_folder, name[:-1]), _unique(name, uuid)))
 
 
 def _unique(name: Identifier, uuid: str) -> str:
     return f"{_folder(name[-1])}-{uuid[:8]}"
+
+
+def _namespace_folder(level: str) -> str:
+    """Return the folder of a namespace: never one that a table may have, so that no table is inside another."""
+    folder = _folder(level)
+    return f"{folder}_" if LIKE_A_TABLES.fullmatch(folder) else folder
 
 
 def _folder(level: str) -> str:
