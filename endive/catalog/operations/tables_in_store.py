@@ -18,11 +18,13 @@ from endive.catalog.iceberg import with_row_ids
 from endive.catalog.maintenance.purge import clear_dropped, clear_if_dropped, finish_drop, require_gc_enabled
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, encoded_history
 from endive.catalog.model.default_values import with_default_values
+from endive.catalog.model.grants import Grantee, Place
 from endive.catalog.model.keys import history_key, imported_key, snapshot_key
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction, TransactionalStore
 from endive.catalog.operations import table_rows
 from endive.catalog.operations.dropped_tables import dropped_tables
+from endive.catalog.operations.grant_rows import own
 from endive.catalog.operations.namespaces import namespace_properties, require_namespace
 from endive.catalog.operations.requests import KeyedRequest, keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
@@ -36,6 +38,9 @@ from endive.errors import (
     OutcomeUnknownError,
 )
 from endive.protocol.requests import Steps
+
+LIKE_A_TABLES = re.compile(r".*-[0-9a-f]{8}")
+"""Folders that end as those of tables do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,12 @@ class TablesInStore:
         sort_order: SortOrder,
         properties: Mapping[str, str],
         uuid: UUID | None = None,
+        owner: Grantee | None = None,
     ) -> LoadedTable:
-        """Create an empty table: its metadata file, then its rows. A table of the given uuid is returned as it is."""
+        """Create an empty table: its metadata file, then its rows. A table of the given uuid is returned as it is.
+
+        `owner`: will manage the table. A retry gives no grant: it may have been revoked meanwhile.
+        """
         self.store.read(lambda tx: require_namespace(tx, name[:-1]))
         known = self.store.read(lambda tx: table_rows.find_table(tx, name)) if uuid is not None else None
         if known is not None and known.uuid == uuid:
@@ -92,7 +101,7 @@ class TablesInStore:
         self.files.write(metadata, metadata_location)
         try:
             record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
-            self._install(record, metadata, has_new_uuid=uuid is None)
+            self._install(record, metadata, has_new_uuid=uuid is None, owner=owner)
         except (AlreadyInCatalogError, NotInCatalogError):
             self.files.delete(metadata_location)  # its location belongs to no table, so no search for orphans finds it
             raise
@@ -165,6 +174,7 @@ class TablesInStore:
         imported: bool = False,
         overwrite: bool = False,
         request: KeyedRequest | None = None,
+        owner: Grantee | None = None,
     ) -> int:
         """Create a table from its metadata; return its version."""
         rows: list[KeyValue] = [
@@ -191,6 +201,7 @@ class TablesInStore:
             replaces = table_rows.replace_table if overwrite else table_rows.create_table
             steps = replaces(tx, rows, record, has_new_uuid, is_retry)
             version = yield from recorded(tx, request, steps)
+            yield from own(tx, owner, Place("table", uuid=str(record.uuid)))
             return version
 
         version = retrying(
@@ -391,11 +402,17 @@ def checked_location(name: Identifier, location: str) -> str:
 
 def default_location(warehouse: str, name: Identifier, uuid: str) -> str:
     """Return the location of a table in a warehouse; no other table ever has it."""
-    return "/".join((warehouse, *map(_folder, name[:-1]), _unique(name, uuid)))
+    return "/".join((warehouse, *map(_namespace_folder, name[:-1]), _unique(name, uuid)))
 
 
 def _unique(name: Identifier, uuid: str) -> str:
     return f"{_folder(name[-1])}-{uuid[:8]}"
+
+
+def _namespace_folder(level: str) -> str:
+    """Return the folder of a namespace: never one that a table may have, so that no table is inside another."""
+    folder = _folder(level)
+    return f"{folder}_" if LIKE_A_TABLES.fullmatch(folder) else folder
 
 
 def _folder(level: str) -> str:
