@@ -218,6 +218,7 @@ class _Copier:
             metadata_location=metadata_location,
             metadata_version=record.version,
             metadata_unix_ms=metadata.last_updated_ms,
+            is_written_beside=False,
             stored_parts=frozenset(),  # they have no rows in the clone yet
         )
 

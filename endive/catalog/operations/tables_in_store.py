@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from pyiceberg.partitioning import PartitionSpec
@@ -10,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import SortOrder
 
-from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.metadata_files import Look, MetadataFiles
 from endive.catalog.commit.publisher import Publisher
 from endive.catalog.connection import FOLDER
 from endive.catalog.iceberg import with_row_ids
@@ -225,23 +226,35 @@ class TablesInStore:
 
         `refs_only`: with the snapshots of its branches and tags only.
         """
+        looks: list[Look | None] = [None]
 
-        def look(tx: StoreTransaction) -> Steps[TableView | TableRecord]:
+        def read(tx: StoreTransaction) -> Steps[TableView | TableRecord]:
             record = yield from table_rows.require_table(tx, name)
             if is_known(record):
                 return record
+            looks.append(self.files.look(record, looks[-1]))  # while the past is read
             view = yield from (table_rows.named_view if refs_only else table_rows.whole_view)(tx, record)
             return view
 
-        found = self.store.read(look)
+        found = self.store.read(read)
         record = found if isinstance(found, TableRecord) else found.record
         if record.is_dirty and not self.store.is_exclusive_elsewhere:  # the exclusive writer writes the file
             self._publisher.remind(name)
-        return found if isinstance(found, TableRecord) else _loaded(found)
+        return found if isinstance(found, TableRecord) else self._loaded(found, looks[-1])
 
     def load_cached(self, name: Identifier) -> LoadedTable:
         """Return a table at least as new as this process's last commit to it, without a request."""
-        return _loaded(self.store.read_cached(lambda tx: table_rows.load_table(tx, name)))
+        return self._loaded(self.store.read_cached(lambda tx: table_rows.load_table(tx, name)))
+
+    def _loaded(self, view: TableView, look: Look | None = None) -> LoadedTable:
+        """Return a view with its own properties, which the caller may change, and with a metadata file that exists."""
+        record = view.record
+        load = partial(table_rows.load_table, identifier=record.identifier)  # `view` need not have the whole past
+        location = self.files.existing(record, lambda: self.store.read_cached(load), look)
+        if not location and view.metadata.metadata_log:
+            location = view.metadata.metadata_log[-1].metadata_file  # older, as if it were written in the background
+        metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
+        return LoadedTable(record.identifier, record.version, metadata, location or record.metadata_location)
 
     def exists(self, name: Identifier) -> bool:
         """Whether there is such a table."""
@@ -385,12 +398,6 @@ def checked_location(name: Identifier, location: str) -> str:
         problem = f"its location {location} is inside the catalog's own folder {FOLDER}/, or contains `..`"
         raise ConfigurationError(text_of(name), [problem])
     return location.rstrip("/")
-
-
-def _loaded(view: TableView) -> LoadedTable:
-    """Return a view with its own properties, which the caller may change, while records are shared."""
-    metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
-    return LoadedTable(view.record.identifier, view.record.version, metadata, view.record.metadata_location)
 
 
 def default_location(warehouse: str, name: Identifier, uuid: str) -> str:
