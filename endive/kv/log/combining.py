@@ -132,7 +132,7 @@ def _decided(
         else:
             rank = sum(name < own.name for name in pending(state))
             is_at_work = state.wal_end > before
-            polls = POLLS * (1 + rank) if rank or is_at_work else 0
+            polls = POLLS * (1 + rank) if rank or is_at_work or hints.is_busy else 0
             before = state.wal_end
             state = yield from await_entry(state, polls, poll_ms)
             if state.wal_end > before:
