@@ -39,7 +39,9 @@ SECONDS = 8.0
 
 
 class SlowFileIO(PyArrowFileIO):
-    """Files in a directory that take as long as objects on S3."""
+    """Files in a directory that take as long as objects on S3, and appear as a whole like them."""
+
+    files_appear_whole = True
 
     def new_input(self, location: str) -> PyArrowFile:
         """Return a file to read, after the time of a read."""

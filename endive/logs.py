@@ -47,8 +47,8 @@ def _line(event: str, facts: Mapping[str, Fact]) -> str:
 
 
 def _brief(fact: Fact) -> str:
-    """Return a fact as JSON; text without blanks and quotes stays unquoted."""
-    plain = isinstance(fact, str) and fact and not any(sign in fact for sign in ' "\n')
+    """Return a fact as JSON; text without blanks, quotes and control characters stays unquoted."""
+    plain = isinstance(fact, str) and fact and fact.isprintable() and not any(sign in fact for sign in ' "')
     return str(fact) if plain else json.dumps(fact)
 
 

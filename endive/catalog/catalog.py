@@ -38,6 +38,7 @@ from endive.catalog.maintenance.expiry import ExpiredSnapshots
 from endive.catalog.maintenance.maintain import MaintenanceOptions, MaintenanceReport, maintain
 from endive.catalog.maintenance.purge import clear_if_dropped
 from endive.catalog.model.catalog_records import CommitRecord
+from endive.catalog.model.grants import Grantee
 from endive.catalog.model.names import Identifier, table_of, text_of
 from endive.catalog.model.transaction import TransactionalStore
 from endive.catalog.operations.grants import Grants
@@ -174,13 +175,18 @@ class KVCatalog(CatalogThroughTime, Closing):
     # Namespaces.
 
     def create_namespace(
-        self, namespace: Name, properties: Mapping[str, str] | None = None, creation_id: str | None = None
+        self,
+        namespace: Name,
+        properties: Mapping[str, str] | None = None,
+        creation_id: str | None = None,
+        owner: Grantee | None = None,
     ) -> None:
         """Create a namespace, and with it the namespaces around it.
 
         `creation_id`: an idempotency key; a retry with it finds its own namespace, and is no error.
+        `owner`: here and below gets `manage` on what is created, in the same transaction.
         """
-        self._namespaces.create(namespace, properties, creation_id)
+        self._namespaces.create(namespace, properties, creation_id, owner)
 
     def drop_namespace(self, namespace: Name, request_id: str | None = None) -> None:
         """Drop an empty namespace.
@@ -222,13 +228,14 @@ class KVCatalog(CatalogThroughTime, Closing):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, str] | None = None,
         uuid: UUID | None = None,
+        owner: Grantee | None = None,
     ) -> LoadedTable:
         """Create an empty table. New field ids are assigned, as Iceberg requires.
 
         `uuid`: the table's uuid, drawn by the caller as an idempotency key: a retry with it returns the table.
         """
         name = table_of(identifier)
-        return self.tables.create(name, schema, location, partition_spec, sort_order, properties or {}, uuid)
+        return self.tables.create(name, schema, location, partition_spec, sort_order, properties or {}, uuid, owner)
 
     def register_table(
         self, identifier: Name, metadata_location: str, overwrite: bool = False, request_id: str | None = None
@@ -317,13 +324,14 @@ class KVCatalog(CatalogThroughTime, Closing):
         location: str | None = None,
         properties: Mapping[str, str] | None = None,
         uuid: str | None = None,
+        owner: Grantee | None = None,
     ) -> LoadedView:
         """Create a view from the JSON of its schema and its first version, as Iceberg's view specification has them.
 
         `uuid`: the view's uuid, drawn by the caller as an idempotency key.
         """
         name = table_of(identifier)
-        return self._views.create(name, dict(schema), dict(version), location, properties or {}, uuid)
+        return self._views.create(name, dict(schema), dict(version), location, properties or {}, uuid, owner)
 
     def register_view(self, identifier: Name, metadata_location: str, request_id: str | None = None) -> LoadedView:
         """Add a view by its metadata file."""

@@ -51,7 +51,7 @@ class Checkpoints:
         self.store = store
         self._publisher = publisher
         self._clock = clock
-        self._new_id = new_id
+        self.new_id = new_id
 
     def create(self, name: str, lifetime_ms: int = NEVER, clone_url: str = "") -> CheckpointRecord:
         """Create a checkpoint of the newest state; `lifetime_ms` 0: it never expires.
@@ -62,7 +62,7 @@ class Checkpoints:
         for _ in range(ATTEMPTS_MAX):
             now_ms = self._clock()
             expire_ms = now_ms + lifetime_ms if lifetime_ms else NEVER
-            begun = CheckpointRecord(name, self._new_id(), now_ms, expire_ms, clone_url=clone_url)
+            begun = CheckpointRecord(name, self.new_id(), now_ms, expire_ms, clone_url=clone_url)
             retrying(lambda begun=begun, now_ms=now_ms: self._begin(begun, now_ms))  # type: ignore[misc]
             lifetime_s = -(-lifetime_ms // 1000) + STORE_SLACK_S if lifetime_ms and not clone_url else 0
             pinned = self.store.checkpoint(lifetime_s, f"{PREFIX}{begun.id}")
@@ -77,21 +77,35 @@ class Checkpoints:
     def _finish(self, record: CheckpointRecord, store_checkpoint: str) -> bool:
         return self.store.transact(lambda tx: rows.finish_checkpoint(tx, record, store_checkpoint))
 
-    def share(self, name: str, new_name: str, clone_url: str) -> CheckpointRecord:
-        """Create a checkpoint of the state of another one, for a clone: it does not expire."""
+    def share(self, name: str, new_name: str, lifetime_ms: int, clone_url: str) -> CheckpointRecord:
+        """Create a checkpoint of the state of another one, for a clone."""
         now_ms = self._clock()
-        record_id = self._new_id()
+        record_id = self.new_id()
 
         def put(tx: StoreTransaction) -> Steps[CheckpointRecord]:
             source = yield from rows.require_checkpoint(tx, name, now_ms)
             yield from raise_format(tx)
-            shared = CheckpointRecord(new_name, record_id, now_ms, NEVER, source.store_checkpoint, clone_url)
+            expire_ms, pinned = now_ms + lifetime_ms, source.store_checkpoint
+            shared = CheckpointRecord(new_name, record_id, now_ms, expire_ms, pinned, clone_url)
             tx.put(checkpoint_key(new_name), shared.encoded())
             return shared
 
         shared = retrying(lambda: self.store.transact(put))
         self.store.refresh_checkpoint(shared.store_checkpoint, 0)
         return shared
+
+    def keep(self, record: CheckpointRecord) -> None:
+        """Let a checkpoint never expire."""
+        now_ms = self._clock()
+
+        def put(tx: StoreTransaction) -> Steps[None]:
+            found = yield from rows.require_checkpoint(tx, record.name, now_ms)
+            if found.id != record.id:
+                raise NotInCatalogError("Checkpoint", record.name, "it has expired, and another has its name now")
+            if found.expire_unix_ms != NEVER:
+                tx.put(checkpoint_key(found.name), replace(found, expire_unix_ms=NEVER).encoded())
+
+        retrying(lambda: self.store.transact(put))
 
     def list(self) -> list[CheckpointRecord]:
         """Return the checkpoints that can be opened, oldest first."""
@@ -143,7 +157,7 @@ class Checkpoints:
             state = past.read(load_state)
         if dry_run:
             return self.store.read(lambda tx: plan(tx, state, record, self._clock())).report
-        undo = self.create(f"before-restore-{utc(self._clock()).replace(' ', 'T')}-{self._new_id()[:4]}", UNDO_MS)
+        undo = self.create(f"before-restore-{utc(self._clock()).replace(' ', 'T')}-{self.new_id()[:4]}", UNDO_MS)
         report = self._restore(state, record)
         for changed in report.written:
             self._publish(changed)

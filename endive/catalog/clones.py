@@ -3,12 +3,14 @@
 Only rows are copied, and every table gets a metadata file of its own; data files, manifests and manifest lists are
 shared. New files of the clone go to the clone's own warehouse.
 
-**What keeps the shared files.** The source has a checkpoint of the clone that does not expire, put before the clone
-exists. The clone never deletes a file outside the locations that its tables got (`__cloned/{uuid}`).
+**What keeps the shared files.** The source has a checkpoint of the clone. It expires in a day until the target has the
+mark `__cloning`, and never from then on; only then are rows copied. The clone never deletes a file outside the
+locations that its tables got (`__cloned/{uuid}`).
 
-**A crash** leaves a checkpoint at the source, and at the target rows without the record of a catalog, under the mark
-`__cloning`: nothing opens it. The same command finds both and goes on. Every batch of rows checks the mark, so that a
-second clone, or a slow process, cannot write into a catalog that is finished or another's.
+**A crash** before the mark leaves a checkpoint that expires; the same command takes the newest state again. A crash
+after it leaves rows at the target without the record of a catalog: nothing opens it, and the same command goes on with
+the checkpoint of the mark. Every batch of rows checks the mark, so that a second clone, or a slow process, cannot write
+into a catalog that is finished or another's.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,6 +49,8 @@ from endive.catalog.operations.uuid_index import put_uuid
 from endive.errors import ConfigurationError, NotInCatalogError
 from endive.protocol.requests import Steps
 
+UNFINISHED_MS = 86_400_000
+"""How long a checkpoint lasts whose clone has not begun."""
 WRITERS = 16
 """Metadata files that are written at the same time."""
 OTHERS_PLACES = (
@@ -89,6 +93,7 @@ def clone(
     source = CloneSource(source_url, record.name, record.id)
     if not retrying(lambda: target.transact(lambda tx: _begin(tx, source, target_url))):
         return Cloned(target_url, record.name, 0, 0)  # an earlier call has finished it
+    checkpoints.keep(record)
     copier = _Copier(target, source, warehouse, files)
     with closing(checkpoints.store.at(record.store_checkpoint)) as past:
         copier.copy(past)
@@ -112,21 +117,18 @@ def _checkpoint(
     checkpoints: Checkpoints, begun: CloneSource | None, target: TransactionalStore, target_url: str, name: str | None
 ) -> CheckpointRecord:
     """Return the clone's checkpoint at the source: the one of an interrupted call, or a new one."""
-    own = [one for one in checkpoints.list() if one.clone_url == target_url]
     if begun is not None:
-        found = [one for one in own if one.id == begun.id]
+        found = [one for one in checkpoints.list() if one.id == begun.id]
         if not found:
             problem = f"a clone of {begun.url} was interrupted here, and its checkpoint {begun.checkpoint} is not there"
             raise ConfigurationError(target_url, [f"{problem}; delete what is here, or choose another place"])
         return found[0]
     if target.read(lambda tx: tx.get(CATALOG)) is not None:
         raise ConfigurationError(target_url, ["there is a catalog already; choose another place"])
-    if own and name is None:
-        return own[-1]
-    new_name = f"clone-{target_url.rstrip('/').rpartition('/')[2] or 'memory'}-{len(checkpoints.list())}"
+    new_name = f"clone-{target_url.rstrip('/').rpartition('/')[2] or 'memory'}-{checkpoints.new_id()[:8]}"
     if name is None:
-        return checkpoints.create(new_name, clone_url=target_url)
-    return checkpoints.share(name, new_name, target_url)
+        return checkpoints.create(new_name, UNFINISHED_MS, target_url)
+    return checkpoints.share(name, new_name, UNFINISHED_MS, target_url)
 
 
 def _begin(tx: StoreTransaction, source: CloneSource, target_url: str) -> Steps[bool]:
@@ -216,6 +218,7 @@ class _Copier:
             metadata_location=metadata_location,
             metadata_version=record.version,
             metadata_unix_ms=metadata.last_updated_ms,
+            is_written_beside=False,
             stored_parts=frozenset(),  # they have no rows in the clone yet
         )
 

@@ -209,6 +209,9 @@ def _opened(url: str, given: Mapping[str, str]) -> Any:  # noqa: ANN401 - obstor
 class ObjectFileIO(PyArrowFileIO):
     """PyIceberg's default FileIO, except that metadata and everything written goes through obstore."""
 
+    files_appear_whole = True
+    """Every upload ends with one request that makes the object visible; also PyArrow's."""
+
     def bucket_of(self, location: str) -> tuple[Bucket, str] | None:
         """Return the bucket and the path of a location; None if obstore cannot name it."""
         parts = urlsplit(location)

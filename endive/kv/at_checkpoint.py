@@ -63,6 +63,10 @@ class StoreAtCheckpoint(Closing):
         """Raise `AtCheckpointError`."""
         raise AtCheckpointError(self.label)
 
+    def submit(self, function: TransactionFunction[T]) -> NoReturn:  # noqa: ARG002 - the interface of a store
+        """Raise `AtCheckpointError`."""
+        raise AtCheckpointError(self.label)
+
     def checkpoint(self, lifetime_s: int, name: str = "") -> NoReturn:  # noqa: ARG002 - the interface of a store
         """Raise `AtCheckpointError`."""
         raise AtCheckpointError(self.label)

@@ -19,13 +19,15 @@ batches is that share of a commit's time.
 from collections.abc import Callable, Iterable, Sequence
 from threading import Condition, Lock, Thread, current_thread, get_ident
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from endive.errors import EndiveError, StoreClosedError
 from endive.kv.commit_times import CommitTimes
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline, Written
 from endive.kv.transaction import Outcome, TransactionFunction
+
+T = TypeVar("T")
 
 LINGER_SHARE = 0.5
 """Of the time between batches: how much waiting for others may add to it at most."""
@@ -37,7 +39,7 @@ RETRY_LINGER_BATCHES = 8
 """After waiting without a gain, it is tried again once in so many batches."""
 
 
-class Result:
+class Result(Generic[T]):
     """The outcome of a function, for the thread that waits for it. A `Future` costs five times as much."""
 
     __slots__ = ("_known", "_outcome", "submitted_s")
@@ -53,12 +55,13 @@ class Result:
         self._outcome = outcome
         self._known.release()
 
-    def wait(self) -> Any:  # noqa: ANN401 - what the function returns
+    def wait(self) -> T:
         """Return what the function returned, or raise what it raised, once that is known."""
         with self._known:
             if self._outcome.error is not None:
                 raise self._outcome.error
-            return self._outcome.value
+            value: T = self._outcome.value
+            return value
 
 
 class GroupCommit:
@@ -79,7 +82,7 @@ class GroupCommit:
         self._closed = False
         self._due_s = 0.0
         """When rows that no thread waits for are committed."""
-        self._unhurried: list[tuple[TransactionFunction[Any], Result]] = []
+        self._unhurried: list[tuple[TransactionFunction[Any], Result[Any]]] = []
         """Functions that share the next batch with others, whenever that comes."""
         self._unhurried_due_s = 0.0
         """...or are committed alone then."""
@@ -104,11 +107,11 @@ class GroupCommit:
 
     # For callers.
 
-    def submit(self, function: TransactionFunction[Any]) -> Result:
+    def submit(self, function: TransactionFunction[T]) -> Result[T]:
         """Let a function wait for the next batch."""
         if current_thread() in self._threads:
             raise RuntimeError("a transaction function cannot wait for another transaction: it would wait for itself")
-        result = Result()
+        result: Result[T] = Result()
         with self.changed:
             self.require_open()
             if not is_urgent(function):

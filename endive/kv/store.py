@@ -28,6 +28,7 @@ from endive.errors import (
 from endive.kv.at_checkpoint import StoreAtCheckpoint
 from endive.kv.commit_times import CommitTimes
 from endive.kv.exchange import Exchange
+from endive.kv.group_commit import Result
 from endive.kv.log.helping import pending
 from endive.kv.log.state import StoreState
 from endive.kv.maintenance.background import BackgroundMaintenance
@@ -158,13 +159,15 @@ class Store(Closing):
     def transact(self, function: TransactionFunction[T]) -> T:
         """Run a function on the newest state, and return what it returns when all rows that it has put are durable.
 
-        An error of the function is raised here; nothing of it was written then. `OutcomeUnknownError`: it may have
-        been, or may still be; the function is not run again.
+        An error of the function is raised; nothing was written then. `OutcomeUnknownError`: it may be written.
         """
+        return self.submit(function).wait()
+
+    def submit(self, function: TransactionFunction[T]) -> Result[T]:
+        """Begin what `transact` does, and return at once: `wait` returns what `transact` would."""
         self._require_process()
         self._require_room()
-        result: T = self._group.submit(function).wait()
-        return result
+        return self._group.submit(function)
 
     def call(self, procedure: str, version: int, argument: bytes) -> bytes:
         """Call a registered procedure on the newest state; return its result when all its rows are durable.
@@ -173,13 +176,11 @@ class Store(Closing):
         its own: `endive.kv.procedures`. `RefusalError`: the procedure has refused; `ProcedureFailedError`: it failed.
         Nothing of it was written then. `OutcomeUnknownError`: it may have been carried out, or may still be, once.
         """
-        self._require_process()
-        self._require_room()
         call = Call(procedure, version, argument)
         if not call.is_known:
             raise ConfigurationError(str(call), ["no such procedure is registered in this process"])
         try:
-            result: bytes = self._group.submit(call).wait()
+            result: bytes = self.submit(call).wait()
         except EndiveError:
             raise
         except Exception as error:

@@ -19,7 +19,8 @@ run are needed as there can be parallel writes. If one of them meets an older en
 A writer learns that it was fenced when its own create meets a fence of a newer epoch, and not before.
 """
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from endive.errors import AttemptsExhaustedError, FencedError, InvariantError
@@ -54,6 +55,22 @@ def contiguous_end(log: NumberedLog, after: int) -> Steps[int]:
     return end
 
 
+def listed(log: NumberedLog, after: int) -> Steps[tuple[int, ...]]:
+    """Return the numbers of the entries behind `after`, sorted."""
+    listing = yield from ask(List(log.prefix, log.path_of(after)))
+    return tuple(numbers_in(listing, log.prefix, log.suffix))
+
+
+def contiguous_in(numbers: Sequence[int], after: int) -> int:
+    """Return the last of the numbers that follow `after` without a gap; `after` itself if the next is missing."""
+    end = after
+    for number in numbers[bisect_right(numbers, after) :]:
+        if number != end + 1:
+            break
+        end = number
+    return end
+
+
 def contiguous(log: NumberedLog, after: int, window: int) -> Steps[tuple[int, bool]]:
     """Return the same, and whether the entry behind it must have existed, and has vanished.
 
@@ -61,13 +78,8 @@ def contiguous(log: NumberedLog, after: int, window: int) -> Steps[tuple[int, bo
     behind a gap is proof that the missing entry existed: it was deleted, and the manifest that recorded its compaction
     is not the newest one, or it was lost.
     """
-    listing = yield from ask(List(log.prefix, log.path_of(after)))
-    numbers = numbers_in(listing, log.prefix, log.suffix)
-    end = after
-    for number in numbers:
-        if number != end + 1:
-            break
-        end = number
+    numbers = yield from listed(log, after)
+    end = contiguous_in(numbers, after)
     return end, bool(numbers) and numbers[-1] > end + window
 
 

@@ -7,7 +7,8 @@ was refused; `audit_to` writes them to a file, one JSON object a line. Events ho
 import logging
 from pathlib import Path
 
-from endive.catalog.model.names import text_of
+from endive.catalog.model.keys import escaped
+from endive.catalog.model.names import Identifier, text_of
 from endive.errors import ConfigurationError
 from endive.logs import Fact, JsonLines, log_event
 from endive.server.http import Request, Response
@@ -30,12 +31,17 @@ def record(operation: str, call: Call | None, request: Request, response: Respon
         "principal": call.guard.principal.name if call is not None else "",
         "operation": operation,
         "path": request.path,
-        "on": ", ".join(text_of(name) for name in call.guard.touched[:NAMES_MAX]) if call is not None else "",
+        "on": ", ".join(map(_escaped, call.guard.touched[:NAMES_MAX])) if call is not None else "",
         "commit_id": request.headers.get("idempotency-key", ""),
         "status": response.status,
     }
     event = "refused" if is_refused else "changed" if response.status < 400 else "not_changed"
     log_event(audit, event, logging.INFO, **facts)
+
+
+def _escaped(name: Identifier) -> str:
+    """Return a name that no other one looks like: dots and commas in it are written as in URLs."""
+    return text_of(tuple(map(escaped, name)))
 
 
 def audit_to(path: Path) -> logging.Handler:

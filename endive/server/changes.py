@@ -38,6 +38,9 @@ SNAPSHOT_FIELDS = frozenset(
     )
 )
 
+WITH_PATHS = ("snapshot", "statistics", "partition-statistics")
+"""Parts of updates that name files."""
+
 STRUCTURES = {"add-schema": "schema", "add-spec": "spec", "add-sort-order": "sort-order"}
 """Updates with an object that may have fields of later versions of the format."""
 
@@ -73,10 +76,19 @@ def _check_update(update: Json) -> None:
         raise bad_request(f"An update has no action: {action!r}")
     if action in NOT_SUPPORTED:
         raise not_acceptable(f"{NOT_SUPPORTED[action]}: update {action!r}")
+    _check_names(update)
     if action == "add-snapshot" and isinstance(update.get("snapshot"), dict):
         unknown = sorted(update["snapshot"].keys() - SNAPSHOT_FIELDS)
         if unknown:
             raise not_acceptable(f"the field {unknown[0]!r} of a snapshot")
+
+
+def _check_names(update: Json) -> None:
+    """Refuse Python's spelling of a field (`statistics_path`), which PyIceberg's models take and other checks miss."""
+    for part in (update, *(update.get(name) for name in WITH_PATHS)):
+        python_name = next((name for name in part if "_" in name), None) if isinstance(part, dict) else None
+        if python_name is not None:
+            raise bad_request(f"Unknown field of the update {update['action']!r}: {python_name!r}")
 
 
 def _check_structure(sent: Json, model: Any) -> None:  # noqa: ANN401 - PyIceberg's union of updates

@@ -4,7 +4,18 @@ from collections.abc import Mapping
 
 from endive.catalog.catalog import KVCatalog
 
-SECRET_WORDS = ("secret", "access-key", "session-token", "token", "password", "credential", "sas", "account-key")
+SECRET_WORDS = (
+    "access-key",
+    "account-key",
+    "connection-string",
+    "credential",
+    "kwargs",
+    "password",
+    "proxy",
+    "sas",
+    "secret",
+    "token",
+)
 """Parts of the names of properties that are never sent to a client."""
 
 FILE_PROPERTIES = ("s3.", "gcs.", "adls.", "client.region")

@@ -17,8 +17,9 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
-from urllib.request import Request, urlopen
+from urllib.request import Request, build_opener
 
 from pydantic_core import from_json, to_json
 
@@ -31,6 +32,7 @@ from endive.closing import Closing
 from endive.errors import EndiveError
 from endive.logs import log_error
 from endive.protocol.requests import Steps
+from endive.server.access.oidc import NoRedirect
 
 log = logging.getLogger(__name__)
 
@@ -123,11 +125,15 @@ def signature(secret: bytes, body: bytes) -> str:
 
 
 def posting(url: str, secret: bytes) -> Post:
-    """Return a function that sends to a URL."""
+    """Return a function that sends to a URL.
+
+    A redirect is a failure: it would be followed without the body, and its answer taken for the receiver's.
+    """
+    opener = build_opener(NoRedirect())
 
     def post(body: bytes, headers: dict[str, str]) -> None:
         signed = {**headers, "x-endive-signature": signature(secret, body)}
-        with urlopen(Request(url, body, signed, method="POST"), timeout=TIMEOUT_S) as answer:  # noqa: S310 - the operator's
+        with opener.open(Request(url, body, signed, method="POST"), timeout=TIMEOUT_S) as answer:  # noqa: S310 - the operator's
             answer.read(1024)
 
     return post
@@ -174,6 +180,6 @@ class Webhook(Closing):
             try:
                 self.tell()
                 wait_s = self._interval_s
-            except (OSError, EndiveError) as error:
+            except (OSError, HTTPException, EndiveError) as error:
                 wait_s = min(wait_s * 2, BACKOFF_MAX_S)
                 log_error(log, "webhook_failed", error, retry_s=wait_s)

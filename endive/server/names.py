@@ -11,11 +11,11 @@ def name_json(identifier: Identifier) -> dict[str, object]:
     return {"namespace": identifier[:-1], "name": identifier[-1]}
 
 
-def uuid_of(commit_id: str | None) -> UUID | None:
-    """Return the uuid of a table that is created under an idempotency key: a retry recognises its table by it."""
-    if commit_id is None:
+def uuid_of(text: str | None) -> UUID | None:
+    """Return the uuid of a table to be created: a client's own, or its idempotency key; None without one."""
+    if text is None:
         return None
     try:
-        return UUID(commit_id)
+        return UUID(text)
     except ValueError as error:
-        raise bad_request(f"The Idempotency-Key {commit_id!r} is not a UUID") from error
+        raise bad_request(f"{text!r}, an Idempotency-Key or a table's uuid, is not a UUID") from error

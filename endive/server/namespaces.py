@@ -1,6 +1,6 @@
 """Operations on namespaces."""
 
-from endive.catalog.model.grants import Place, Privilege
+from endive.catalog.model.grants import Privilege
 from endive.catalog.model.names import text_of
 from endive.errors import NotInCatalogError
 from endive.server.errors import HttpError
@@ -21,8 +21,8 @@ def create_namespace(call: Call) -> Response:
     """Create a namespace."""
     asked = call.request.decoded(CreateNamespace)
     namespace = tuple(asked.namespace)
-    call.catalog.create_namespace(namespace, asked.properties, call.creation_id)
-    call.guard.own(Place("namespace", namespace), namespace[:-1])
+    owner = call.guard.owner_in(namespace[:-1])
+    call.catalog.create_namespace(namespace, asked.properties, call.creation_id, owner)
     return json_response({"namespace": namespace, "properties": asked.properties})
 
 
@@ -43,7 +43,7 @@ def namespace_exists(call: Call) -> Response:
 
 def drop_namespace(call: Call) -> Response:
     """Drop an empty namespace."""
-    call.catalog.drop_namespace(call.namespace, call.commit_id)
+    call.catalog.drop_namespace(call.namespace, call.request_id)
     return NO_CONTENT
 
 
@@ -54,5 +54,5 @@ def update_properties(call: Call) -> Response:
     if both:
         raise HttpError(422, "UnprocessableEntityException", f"Both set and removed: {', '.join(both)}")
     removals = set(asked.removals)
-    change = call.catalog.update_namespace_properties(call.namespace, removals, asked.updates, call.commit_id)
+    change = call.catalog.update_namespace_properties(call.namespace, removals, asked.updates, call.request_id)
     return json_response({"updated": change.updated, "removed": change.removed, "missing": change.missing})

@@ -52,6 +52,11 @@ class Call:
         key = self.commit_id
         return key and self.guard.principal.creation_id(key)
 
+    @property
+    def request_id(self) -> str | None:
+        """The id of another request than a commit under the client's key: another caller's key is another one."""
+        return self.creation_id
+
 
 Handler = Callable[[Call], Response]
 

@@ -58,9 +58,16 @@ def create_table(call: Call) -> Response:
             {"metadata": metadata_json(metadata), "config": client_properties(call.catalog.properties)}
         )
     created = call.catalog.create_table(
-        name, structure.schema, asked.location, structure.spec, structure.order, properties, uuid_of(call.creation_id)
+        name,
+        structure.schema,
+        asked.location,
+        structure.spec,
+        structure.order,
+        properties,
+        uuid_of(call.creation_id),
+        call.guard.owner_in(name[:-1]),
     )
-    _own(call, created)
+    call.guard.require_on(Privilege.READ, "table", name)  # a retry, after the creator's grant was revoked
     return table_response(call, created)
 
 
@@ -138,7 +145,7 @@ def drop_table(call: Call) -> Response:
     """Drop a table; its files stay unless `purgeRequested`."""
     is_confined = not call.guard.may(Privilege.MANAGE)  # on the warehouse
     purge = call.request.flag("purgeRequested")
-    call.catalog.drop_table(call.table, purge, request_id=call.commit_id, is_confined=is_confined)
+    call.catalog.drop_table(call.table, purge, request_id=call.request_id, is_confined=is_confined)
     return NO_CONTENT
 
 
@@ -148,7 +155,7 @@ def register_table(call: Call) -> Response:
     name = (*call.namespace, asked.name)
     try:
         check_properties(call.catalog.files.read_given(asked.metadata_location).properties)
-        registered = call.catalog.register_table(name, asked.metadata_location, asked.overwrite, call.commit_id)
+        registered = call.catalog.register_table(name, asked.metadata_location, asked.overwrite, call.request_id)
     except FileNotFoundError as error:
         raise missing_file(asked.metadata_location) from error
     return table_response(call, registered)
@@ -156,7 +163,7 @@ def register_table(call: Call) -> Response:
 
 def unregister_table(call: Call) -> Response:
     """Remove a table from the catalog, and return where its metadata file is; all files stay."""
-    loaded = call.catalog.unregister_table(call.table, call.commit_id)
+    loaded = call.catalog.unregister_table(call.table, call.request_id)
     return json_response({"metadata-location": loaded.metadata_location, "metadata": metadata_json(loaded.metadata)})
 
 
@@ -165,7 +172,7 @@ def rename_table(call: Call) -> Response:
     asked = call.request.decoded(Rename)
     source, target = asked.source, asked.destination
     names = (table_of((*source.namespace, source.name)), table_of((*target.namespace, target.name)))
-    call.catalog.tables.rename(*names, call.commit_id)
+    call.catalog.tables.rename(*names, call.request_id)
     return NO_CONTENT
 
 
@@ -177,7 +184,9 @@ def update_table(call: Call) -> Response:
         # To create needs no privilege on a table that exists: neither an empty change nor a retry may show it.
         raise CommitConflictError(text_of(call.table), "Table already exists")
     if not change.updates:
-        return table_response(call, call.catalog.load_table(call.table))
+        unchanged = call.catalog.load_table(call.table)
+        call.guard.require_same_tables()
+        return table_response(call, unchanged)
     (loaded,) = call.catalog.commit_and_load([change], call.commit_id)
     if is_new:
         _own(call, loaded)

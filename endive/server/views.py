@@ -1,6 +1,6 @@
 """Operations on views."""
 
-from endive.catalog.model.grants import Place
+from endive.catalog.model.grants import Privilege
 from endive.catalog.model.names import text_of
 from endive.catalog.operations.views import LoadedView
 from endive.errors import NotInCatalogError
@@ -30,8 +30,9 @@ def create_view(call: Call) -> Response:
         asked.location,
         asked.properties or {},
         str(uuid) if uuid is not None else None,
+        call.guard.owner_in(call.namespace),
     )
-    call.guard.own(Place("view", uuid=str(created.metadata["view-uuid"])), created.identifier[:-1])
+    call.guard.require_on(Privilege.READ, "view", created.identifier)  # a retry, after the grant was revoked
     return view_response(created)
 
 
@@ -53,12 +54,16 @@ def replace_view(call: Call) -> Response:
     name = asked.identifier
     if name is not None and (*name.namespace, name.name) != call.table:
         raise bad_request(f"The path names the view {text_of(call.table)}, and the body another one")
-    return view_response(call.catalog.commit_view(call.table, asked.requirements, asked.updates, call.commit_id))
+    requirements = asked.requirements
+    place = call.guard.pinned.get(call.table)
+    if place is not None:  # another view may have got the name since its grants were read
+        requirements = [*requirements, {"type": "assert-view-uuid", "uuid": place.uuid}]
+    return view_response(call.catalog.commit_view(call.table, requirements, asked.updates, call.commit_id))
 
 
 def drop_view(call: Call) -> Response:
     """Drop a view."""
-    call.catalog.drop_view(call.table, call.commit_id)
+    call.catalog.drop_view(call.table, call.request_id)
     return NO_CONTENT
 
 
@@ -66,7 +71,7 @@ def rename_view(call: Call) -> Response:
     """Rename a view."""
     asked = call.request.decoded(Rename)
     source, target = asked.source, asked.destination
-    call.catalog.rename_view((*source.namespace, source.name), (*target.namespace, target.name), call.commit_id)
+    call.catalog.rename_view((*source.namespace, source.name), (*target.namespace, target.name), call.request_id)
     return NO_CONTENT
 
 
@@ -75,7 +80,7 @@ def register_view(call: Call) -> Response:
     asked = call.request.decoded(RegisterTable)
     try:
         name = (*call.namespace, asked.name)
-        return view_response(call.catalog.register_view(name, asked.metadata_location, call.commit_id))
+        return view_response(call.catalog.register_view(name, asked.metadata_location, call.request_id))
     except FileNotFoundError as error:
         raise missing_file(asked.metadata_location) from error
 

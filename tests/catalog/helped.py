@@ -12,6 +12,7 @@ from endive.kv.log.state import StoreState, newest_state, refreshed
 from endive.kv.recorded import called_functions, record_functions
 from endive.kv.sst.reading import NoCache
 from endive.objects import MemoryStore
+from tests.catalog.stand_in import Submitted
 from tests.store.functions import QUIET
 
 T = TypeVar("T")
@@ -35,6 +36,9 @@ class HelpedStore(Store):
         assert state is not None
         return state
 
+    def submit(self, function: TransactionFunction[T]) -> Submitted[T]:  # type: ignore[override]
+        return Submitted(lambda: self.transact(function))
+
     def transact(self, function: TransactionFunction[T]) -> T:  # type: ignore[override]
         """Run a function; one that raises, or writes nothing, is for its own store."""
         driver = self.driver
@@ -44,7 +48,7 @@ class HelpedStore(Store):
             if recorded is None:
                 recorded = driver.run(record_functions((function,), state, NoCache(), {}))
             if recorded is None:
-                return super().transact(function)
+                return Store.submit(self, function).wait()
             intention = driver.run(announce(state, recorded.calls, "owner"))
             helping = self._other.driver.run(refreshed(state))
             self._other.driver.run(commit_batch(helping, (), NoCache(), by="another process"))

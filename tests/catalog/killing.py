@@ -47,6 +47,8 @@ class Plan:
     """From an acknowledgement to the next kill, on average."""
     mode: str = "before-acknowledgement"
     writer: str = "shared"
+    beside: bool = False
+    """Whether metadata files are written beside their records, as in a bucket."""
     seed: int = 1
 
     def table_of(self, writer: int) -> str:
@@ -55,6 +57,8 @@ class Plan:
 
 def opened(directory: Path, plan: Plan) -> EndiveCatalog:
     properties = {"endive.metadata-json": plan.mode, "endive.writer": plan.writer}
+    if plan.beside:
+        properties["py-io-impl"] = "tests.catalog.whole_files.WholeFileIO"
     return EndiveCatalog("killed", uri=str(directory / "lake"), **properties)
 
 

@@ -38,6 +38,8 @@ class MemoryFile(InputFile, OutputFile):
 
 
 class MemoryIO(FileIO):
+    files_appear_whole = True
+
     def __init__(self, properties: Properties = EMPTY_DICT) -> None:
         super().__init__(properties)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from endive.catalog.model.transaction import StoreTransaction, TransactionFunction
 from endive.errors import CheckpointGoneError
@@ -50,10 +50,25 @@ def run(function: Callable[[StoreTransaction], Generator[Request[Any], Any, T]],
     raise AssertionError("a transaction function made a request")
 
 
+class Submitted(Generic[T]):
+    """A transaction that is run when it is waited for, or at once."""
+
+    def __init__(self, transact: Callable[[], T], at_once: bool = False) -> None:
+        self._transact = transact
+        if at_once:
+            value = transact()
+            self._transact = lambda: value
+
+    def wait(self) -> T:
+        return self._transact()
+
+
 class DictStore:
     """Lets somebody else in before or after the next transaction, if it is told to."""
 
     is_exclusive_elsewhere = False
+    submits_at_once = False
+    """Whether a transaction is over before files are written beside it; else it begins after them."""
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
@@ -72,6 +87,9 @@ class DictStore:
         if after is not None:
             after()
         return result
+
+    def submit(self, function: TransactionFunction[T]) -> Submitted[T]:
+        return Submitted(lambda: self.transact(function), self.submits_at_once)
 
     def _transact(self, function: TransactionFunction[T]) -> T:
         with self.lock:

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.table import StaticTable, Table
 
 from endive.catalog import KVCatalog, MaintenanceOptions, clones
-from endive.catalog.model.checkpoint_records import CloneSource
+from endive.catalog.model.checkpoint_records import NEVER, CloneSource
 from endive.catalog.model.keys import CATALOG, CLONING
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CatalogNotFoundError, ConfigurationError, NotInCatalogError
@@ -196,12 +196,44 @@ def test_a_clone_that_was_interrupted_cannot_be_opened_and_is_finished_by_anothe
                 KVCatalog(target, create=CLONING in target.rows)
         steps += 1
     assert steps >= 5
-    assert len(source.checkpoints()) == 1
+    assert [one.expire_unix_ms for one in source.checkpoints()].count(NEVER) == 1
     with KVCatalog(target) as clone:
         assert tables_of(clone) == {"t": [1, 2], "u": [1, 2]}
         assert clone.check() == []
     with pytest.raises(ConfigurationError, match="there is a catalog already"):
         _clone(source, target, tmp_path)
+
+
+def test_a_clone_that_never_began_leaves_a_checkpoint_that_expires_and_the_next_one_has_the_newest_state(
+    source: KVCatalog, tmp_path: Path
+) -> None:
+    target = Counting()
+    target.left = 0
+    with pytest.raises(Died):
+        _clone(source, target, tmp_path)
+    target.left = None
+    (abandoned,) = source.checkpoints()
+    table_of(source).append(numbers(3))
+
+    kept = _clone(source, target, tmp_path).checkpoint
+
+    with KVCatalog(target) as clone:
+        assert tables_of(clone) == {"t": [1, 2, 3], "u": [1, 2]}
+    assert abandoned.expire_unix_ms - abandoned.created_unix_ms == clones.UNFINISHED_MS
+    assert {one.name for one in source.checkpoints() if one.expire_unix_ms == NEVER} == {kept}
+
+
+def test_clones_of_a_checkpoint_to_places_of_one_name_have_checkpoints_of_their_own(
+    source: KVCatalog, tmp_path: Path
+) -> None:
+    for name in ("first", "now"):
+        source.create_checkpoint(name)
+    source.clone(str(tmp_path / "a" / "lab"), checkpoint="now")
+    source.delete_checkpoint("first")
+
+    source.clone(str(tmp_path / "b" / "lab"), checkpoint="now")
+
+    assert len([one for one in source.checkpoints() if one.clone_url]) == 2
 
 
 def _clone(source: KVCatalog, target: Counting, tmp_path: Path) -> clones.Cloned:

@@ -22,6 +22,7 @@ from endive.kv.sst.reading import NoCache
 from endive.objects import MemoryStore
 from tests.catalog.commits.interrupted import rows_of
 from tests.catalog.helped import HelpedStore
+from tests.catalog.stand_in import Submitted
 from tests.catalog.tables import NAME, NUMBERS, numbers
 from tests.store.functions import QUIET
 
@@ -35,9 +36,12 @@ class DyingStore(Store):
 
     dies = False
 
+    def submit(self, function: TransactionFunction[T]) -> Submitted[T]:  # type: ignore[override]
+        return Submitted(lambda: self.transact(function))
+
     def transact(self, function: TransactionFunction[T]) -> T:  # type: ignore[override]
         if not self.dies:
-            return super().transact(function)
+            return Store.submit(self, function).wait()
         state = self.driver.run(newest_state())
         assert state is not None
         recorded = self.driver.run(record_functions((function,), state, NoCache(), {}))

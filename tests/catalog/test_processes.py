@@ -27,9 +27,11 @@ def outcome(directory: Path, plan: Plan) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tables", [1, 4])
-def test_four_processes_that_are_killed_lose_nothing_that_was_acknowledged(tables: int, tmp_path: Path) -> None:
-    found = outcome(tmp_path, Plan(processes=4, tables=tables))
+@pytest.mark.parametrize(("tables", "beside"), [(1, False), (4, False), (4, True)])
+def test_four_processes_that_are_killed_lose_nothing_that_was_acknowledged(
+    tables: int, beside: bool, tmp_path: Path
+) -> None:
+    found = outcome(tmp_path, Plan(processes=4, tables=tables, beside=beside))
 
     assert found["faults"] == []
     assert found["kills"] == 8 + 4

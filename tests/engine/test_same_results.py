@@ -73,6 +73,7 @@ def test_the_campaign_is_large_enough() -> None:
     assert sum(valid(number) is not None for first in CAMPAIGN for number in range(first, first + 50)) >= 3_000
 
 
+@pytest.mark.slow
 def test_the_configurations_reach_every_choice_of_the_schema() -> None:
     seen: Counter[tuple[str, str]] = Counter()
     for number in range(300):
@@ -95,6 +96,7 @@ def _choices(annotation: object) -> list[str]:
     return words + [word for inner in arguments if not isinstance(inner, str) for word in _choices(inner)]
 
 
+@pytest.mark.slow
 def test_every_outcome_occurs_in_the_sample() -> None:
     counters: Counter[str] = Counter()
     for number in range(60):

@@ -70,6 +70,7 @@ def test_every_type_goes_through_spark_unharmed(spark: SparkSession, tmp_path: P
     assert through(read_native(spark, lake.url, "db.t")) == wanted
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_opened_read_only(spark: SparkSession, lake: Lake) -> None:
     append(lake, 1)
     with KVCatalog.open(lake.url) as catalog:
@@ -85,6 +86,7 @@ def test_a_checkpoint_is_opened_read_only(spark: SparkSession, lake: Lake) -> No
     assert lake.ids() == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_at_first_leaves_no_row_twice(spark: SparkSession, lake: Lake) -> None:
     """Tasks write all their rows, and fail after that: the files are there when the next attempt begins."""
 
@@ -101,6 +103,7 @@ def test_a_task_that_fails_at_first_leaves_no_row_twice(spark: SparkSession, lak
     assert {path.as_uri() for path in lake.data_files()} == lake.live_files()  # failed attempts have tidied up
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_leaves_no_visible_file_and_no_file_at_all(spark: SparkSession, lake: Lake) -> None:
     lake.save(numbers(spark, 10))
 
@@ -227,6 +230,7 @@ def test_pushed_filters_stay_with_the_frame_in_this_spark(spark: SparkSession, l
     assert frame.count() == 9  # wrong: there are 100
 
 
+@pytest.mark.slow
 def test_the_option_filter_is_part_of_the_frame(spark: SparkSession, lake: Lake) -> None:
     for n in range(3):
         lake.save(numbers(spark, 100 * n, 100 * n + 100, parts=1))

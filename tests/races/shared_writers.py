@@ -13,7 +13,7 @@ from endive.errors import EndiveError, FencedError, OutcomeUnknownError
 from endive.kv.log.committing import Prepared, append_exclusive, commit_batch, prepare
 from endive.kv.log.epochs import open_exclusive, open_shared, share_epoch
 from endive.kv.log.opening import Lease, open_writer
-from endive.kv.log.state import StoreState, refreshed, state_at
+from endive.kv.log.state import StoreState, newest_state, refreshed, state_at
 from endive.kv.log.wal import WAL, WalEntry
 from endive.kv.maintenance.claim import maintain
 from endive.kv.maintenance.compactor import claim_compactor
@@ -66,15 +66,19 @@ def owning(letter: str, commits: int = 1) -> Steps[str]:
 
 def committing(letter: str, state: StoreState, commits: int = 1) -> Steps[str]:
     """Append letters, as a writer that has opened before."""
-    for number in range(commits):
-        own = letter.upper() if number else letter
+    yield from appending(letter + letter.upper() * (commits - 1), state)
+    return "done"
+
+
+def appending(letters: str, state: StoreState) -> Steps[None]:
+    """Append letters, one commit each."""
+    for own in letters:
         function = partial(append_letter, own)
         committed = yield from commit_batch(state, (function,), NoCache(), REFRESHES)
         if committed.outcomes[0].error is not None:
             raise committed.outcomes[0].error  # a read was refused: nothing was written
         state = committed.state
         yield from ask(RecordEvent(("appended", own)))
-    return "done"
 
 
 def short_lived(letter: str, state: StoreState) -> Steps[str]:
@@ -112,19 +116,32 @@ def committing_again(letter: str, state: StoreState, claims: bool = True) -> Ste
     return "done"
 
 
-def committing_and_reading(letter: str, state: StoreState) -> Steps[str]:
-    """Append a letter, then read from the state as it was before: the letter must be seen."""
-    yield from committing(letter, state)
-    yield from reading(state, letter)
+def committing_and_reading(letters: str, state: StoreState) -> Steps[str]:
+    """Append letters, then read from the state as it was before: the last letter must be seen."""
+    yield from appending(letters, state)
+    yield from reading(state, letters[-1])
+    return "done"
+
+
+def opening_and_reading() -> Steps[str]:
+    """Open the store as a process that only reads, and read."""
+    state = yield from newest_state()
+    assert state is not None
+    yield from _read(state, FIRST)
     return "done"
 
 
 def reading(state: StoreState, expected: str = FIRST) -> Steps[str]:
     """Read as a writer that has not refreshed for a while."""
     newer = yield from refreshed(state)
-    outcomes, _ = yield from run_functions((read_logs,), newer.manifest.value.runs, newer.recent, NoCache())
-    yield from ask(RecordEvent(("read", outcomes[0].value, expected)))
+    yield from _read(newer, expected)
     return "done"
+
+
+def _read(state: StoreState, expected: str) -> Steps[None]:
+    outcomes, _ = yield from run_functions((read_logs,), state.manifest.value.runs, state.recent, NoCache())
+    if outcomes[0].error is None:  # else a file was deleted; the read is repeated on a newer state
+        yield from ask(RecordEvent(("read", outcomes[0].value, expected)))
 
 
 def read_logs(transaction: Transaction) -> Steps[tuple[str, ...]]:

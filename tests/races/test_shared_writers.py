@@ -26,6 +26,7 @@ from tests.races.shared_writers import (
     committing_and_reading,
     joining,
     maintaining,
+    opening_and_reading,
     owning,
     reading,
     sending,
@@ -101,6 +102,11 @@ EXHAUSTED: dict[str, Case] = {
         Bounds(lost_replies=1, preemptions=3),
         OBJECTS,
     ),
+    "one that opens and reads, a member, compactor and collector; two preemptions": (
+        {"opening": opening_and_reading, "writer b": partial(committing, "b", STATE, 2), **KEEPERS},
+        Bounds(preemptions=2),
+        OBJECTS,
+    ),
     "two that keep the store to themselves": (OWNERS, Bounds(preemptions=3), OWNED),
     "two that keep the store to themselves, a lost reply, a crash": (
         OWNERS,
@@ -141,6 +147,11 @@ LONG: dict[str, Case] = {
         OBJECTS,
     ),
     "two members, compactor and collector": ({**TWO, **KEEPERS}, Bounds(), OBJECTS),
+    "a member that commits three times and reads, compactor and collector": (
+        {"writer a": partial(committing_and_reading, "abc", STATE), **KEEPERS},
+        Bounds(preemptions=3),
+        OBJECTS,
+    ),
     "two members, compactor and collector, a lost reply; two preemptions": (
         {**TWO, **KEEPERS},
         Bounds(lost_replies=1, preemptions=2),
@@ -178,6 +189,11 @@ LONG: dict[str, Case] = {
     ),
 }
 CAMPAIGN: dict[str, Case] = {
+    "one that opens and reads, two members, compactor and collector; two preemptions": (
+        {"opening": opening_and_reading, **TWO, **KEEPERS},
+        Bounds(preemptions=2),
+        OBJECTS,
+    ),
     "two short-lived processes and a stale reader, a jump of the clock, a lost reply; two preemptions": (
         {**SHORT_LIVED, "reader": partial(reading, STATE)},
         Bounds(clock_jumps=1, lost_replies=1, preemptions=2),
@@ -247,6 +263,20 @@ MUTANTS: dict[str, Mutant] = {
         Bounds(preemptions=2),
         OBJECTS,
         "the acknowledged commit 'b' is missing",
+    ),
+    "a gap in the log is taken for its end": (
+        mutants.a_gap_is_the_end,
+        {"writer a": partial(committing_and_reading, "abc", STATE), **KEEPERS},
+        Bounds(preemptions=3),
+        OBJECTS,
+        "a read that began after the commit of 'c' saw",
+    ),
+    "entries that a newer manifest has compacted are kept": (
+        mutants.compacted_entries_kept,
+        {**TWO, **KEEPERS},
+        Bounds(preemptions=2),
+        OBJECTS,
+        "a commit counts twice",
     ),
     "shared before the fences stand": (
         mutants.shared_before_the_fences,

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from endive.errors import FencedError
 from endive.kv.log.committing import Committed, append_shared, prepare
 from endive.kv.log.opening import require_newest
-from endive.kv.log.state import StoreState, state_at
-from endive.kv.log.wal import WAL, WalEntry, replay
-from endive.kv.manifest import Checkpoint
+from endive.kv.log.state import Seen, StoreState, state_at
+from endive.kv.log.wal import WAL, WalEntry, decode_entries, replay
+from endive.kv.manifest import Checkpoint, StoreManifest
 from endive.kv.manifest_format import MANIFESTS
 from endive.kv.sst.format import encode_fence
 from endive.kv.sst.reading import TableCache
@@ -17,7 +18,7 @@ from endive.kv.transaction import TransactionFunction
 from endive.kv.views import newer_than
 from endive.protocol.fencing import contiguous_end, fence
 from endive.protocol.requests import NewId, Steps, ask
-from endive.protocol.sequenced import newest, propose, update
+from endive.protocol.sequenced import Numbered, newest, propose, update
 from tests.races.mutants import swapped
 
 
@@ -57,6 +58,32 @@ def no_look_after_reading() -> Any:
     return swapped(
         *((f"endive.kv.log.{module}.refreshed", refreshed) for module in ("state", "epochs", "committing")),
     )
+
+
+def a_gap_is_the_end() -> Any:
+    """After a compaction, entries that were read are kept, and those behind deleted ones are taken for missing."""
+
+    def behind(manifest: Numbered[StoreManifest], seen: Seen | None, own_epoch: int) -> StoreState | None:
+        state = state_at(manifest, own_epoch)
+        if seen is None:
+            return None
+        bodies = takewhile(lambda body: body is not None, seen.bodies[max(state.wal_end - seen.after, 0) :])
+        return state.with_entries(decode_entries(state.wal_end, [body or b"" for body in bodies], 0))
+
+    return swapped(("endive.kv.log.state.behind", behind))
+
+
+def compacted_entries_kept() -> Any:
+    """After a compaction, all entries that were read are kept, those before it included."""
+
+    def behind(manifest: Numbered[StoreManifest], seen: Seen | None, own_epoch: int) -> StoreState | None:
+        state = state_at(manifest, own_epoch)
+        entries = None if seen is None else seen.entries(seen.after, 0)
+        if seen is None or entries is None or seen.after + len(entries) < state.wal_end:
+            return None
+        return replace(state, wal_end=seen.after).with_entries(entries)
+
+    return swapped(("endive.kv.log.state.behind", behind))
 
 
 def shared_before_the_fences() -> Any:

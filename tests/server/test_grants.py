@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -175,6 +176,101 @@ def test_views_cannot_share_a_uuid(catalog: KVCatalog, application: Application)
     body = {"schema": SCHEMA, "view-version": VERSION}
     assert answer(application, "POST", "namespaces/db/views", {"name": "a", **body}, idempotency_key=KEY)[0] == 200
     assert answer(application, "POST", "namespaces/db/views", {"name": "b", **body}, idempotency_key=KEY)[0] == 409
+
+
+def test_a_repeated_creation_does_not_bring_back_a_revoked_grant(guarded: Application, catalog: KVCatalog) -> None:
+    """Creations are recognised by their key for ever: it must not be a key to the table."""
+    catalog.grants.grant(ADA, [CREATE], catalog.grants.place("db"))
+    creations: list[tuple[str, object]] = [
+        ("namespaces/db/tables", {"name": "own", "schema": SCHEMA}),
+        ("namespaces/db/views", {"name": "seen", "schema": SCHEMA, "view-version": VERSION}),
+        ("namespaces", {"namespace": ["db", "mine"]}),
+    ]
+    for path, body in creations:
+        assert ask(guarded, "ada", "POST", path, body, idempotency_key=KEY) == 200
+    places = (
+        catalog.grants.place(table="db.own"),
+        catalog.grants.place(view="db.seen"),
+        catalog.grants.place(("db", "mine")),
+    )
+    for place in places:
+        assert catalog.grants.revoke(ADA, [MANAGE], place) == [MANAGE]
+
+    statuses = [ask(guarded, "ada", "POST", path, body, idempotency_key=KEY) for path, body in creations]
+    assert statuses == [403, 403, 200]  # the answer about a namespace holds what was sent
+    assert ask(guarded, "ada", "GET", "namespaces/db/tables/own") == 403
+    assert ask(guarded, "ada", "DELETE", "namespaces/db/views/seen") == 403
+    assert ask(guarded, "ada", "DELETE", "namespaces/db%1Fmine") == 403
+
+
+def test_a_creation_and_its_grant_are_one_transaction(guarded: Application, catalog: KVCatalog) -> None:
+    catalog.grants.grant(ADA, [CREATE], catalog.grants.place("db"))
+
+    def transactions() -> float:
+        return catalog.store.stats()["transactions"]  # type: ignore[attr-defined,no-any-return]
+
+    before = transactions()
+    assert ask(guarded, "ada", "POST", "namespaces/db/tables", {"name": "own", "schema": SCHEMA}) == 200
+    assert transactions() - before == 1
+
+
+def test_a_new_namespace_has_no_grants_of_one_that_vanished(guarded: Application, catalog: KVCatalog) -> None:
+    """`outer` exists because of `outer.inner`, and goes with it: no drop of its own deletes its grants."""
+    catalog.create_namespace(("outer", "inner"))
+    catalog.grants.grant(ADA, [READ], catalog.grants.place("outer"))
+    catalog.drop_namespace(("outer", "inner"))
+    catalog.create_namespace(("outer", "other"))
+
+    assert ask(guarded, "ada", "GET", "namespaces/outer%1Fother") == 403
+    assert catalog.grants.list() == []
+    catalog.grants.grant(ADA, [READ], catalog.grants.place("outer"))
+    catalog.create_namespace(("outer", "third"))
+    assert ask(guarded, "ada", "GET", "namespaces/outer%1Fthird") == 200  # `outer` existed
+
+
+def test_an_idempotency_key_of_another_caller_is_another_key(guarded: Application, catalog: KVCatalog) -> None:
+    for grantee in (ADA, BOB):
+        catalog.grants.grant(grantee, [MANAGE])
+    assert ask(guarded, "ada", "DELETE", "namespaces/db/tables/events", idempotency_key=KEY) == 204
+
+    assert ask(guarded, "ada", "DELETE", "namespaces/db/tables/events", idempotency_key=KEY) == 204
+    assert ask(guarded, "bob", "DELETE", "namespaces/db/tables/events", idempotency_key=KEY) == 404
+    assert ask(guarded, "bob", "DELETE", "namespaces/db/tables/other", idempotency_key=KEY) == 204
+
+
+def test_a_grant_on_a_view_does_not_reach_another_one_of_its_name(
+    guarded: Application, catalog: KVCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_view("db.recent", SCHEMA, VERSION)
+    catalog.grants.grant(ADA, [WRITE], catalog.grants.place(view="db.recent"))
+    commit = catalog.commit_view
+
+    def overtaken(*arguments: Any) -> object:
+        catalog.drop_view("db.recent")
+        catalog.create_view("db.recent", SCHEMA, VERSION)
+        return commit(*arguments)
+
+    monkeypatch.setattr(catalog, "commit_view", overtaken)
+    change = {"updates": [set_property("a", "1")]}
+
+    assert ask(guarded, "ada", "POST", "namespaces/db/views/recent", change) == 409
+    assert "a" not in catalog.load_view("db.recent").metadata.get("properties", {})
+
+
+def test_an_empty_commit_does_not_show_another_table_of_the_name(
+    guarded: Application, catalog: KVCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.grants.grant(ADA, [WRITE], catalog.grants.place(table="db.events"))
+    load = catalog.load_table
+
+    def overtaken(name: Any) -> object:
+        monkeypatch.undo()
+        catalog.drop_table("db.events")
+        catalog.rename_table("db.other", "db.events")
+        return load(name)
+
+    monkeypatch.setattr(catalog, "load_table", overtaken)
+    assert ask(guarded, "ada", "POST", "namespaces/db/tables/events", {"updates": []}) == 403
 
 
 def test_groups_have_grants(guarded: Application, catalog: KVCatalog) -> None:

@@ -13,6 +13,7 @@ from endive.server import Limits, RunningServer, serve_in_background
 from endive.server.access import Principal, Tokens, hashed
 from endive.server.application import Application
 from endive.server.asgi import UNKNOWN_BODY_BYTES_MAX
+from endive.server.configuration import client_properties
 from endive.server.connections import HEAD_BYTES_MAX
 from endive.server.http import BRACKETS_MAX, Page, Request, is_deeper
 from endive.server.scan_tokens import PlanToken
@@ -210,3 +211,20 @@ def test_websockets_are_no_error(server: RunningServer) -> None:
     with connected(server) as connection:
         connection.sendall(head(server, *upgrade, line="GET /v1/config HTTP/1.1"))
         assert status(connection) == 200
+
+
+def test_the_configuration_has_no_secrets() -> None:
+    secrets = {
+        "adls.connection-string": "AccountKey=hunter2",
+        "adls.account-key": "hunter2",
+        "gcs.oauth2.token": "hunter2",
+        "gcs.session-kwargs": '{"auth": "hunter2"}',
+        "s3.proxy-uri": "http://me:hunter2@proxy",
+        "s3.secret-access-key": "hunter2",
+    }
+
+    assert client_properties({**secrets, "s3.region": "eu", "adls.account-name": "lake"}).keys() == {
+        "s3.region",
+        "client.region",
+        "adls.account-name",
+    }

@@ -17,7 +17,7 @@ from endive.server.access import Principal, Tokens, hashed
 from endive.server.application import Application
 from endive.server.audit import audit, audit_to
 from endive.server.http import is_deeper
-from tests.server.calls import SCHEMA, answer, error
+from tests.server.calls import SCHEMA, answer, create_table, error
 
 
 @pytest.fixture
@@ -117,12 +117,30 @@ def test_the_audit_log_has_changes_and_refusals(catalog: KVCatalog, log: Path) -
     lines = [json.loads(line) for line in log.read_text().splitlines()]
 
     assert [(one["event"], one["principal"], one["on"], one["status"]) for one in lines] == [
-        ("changed", "ada", "db", 200),
+        ("changed", "ada", "db, db.t", 200),
         ("refused", "ada", "db", 403),
         ("refused", "", "", 401),
     ]
     assert lines[0]["operation"] == "POST /v1/{prefix}/namespaces/{namespace}/tables"
     assert "s3cret" not in log.read_text()
+
+
+def test_no_name_looks_like_two_in_the_audit_log(application: Application, log: Path) -> None:
+    for name in ("x, db.payroll", "a.b"):
+        create_table(application, name)
+
+    names = [json.loads(line)["on"] for line in log.read_text().splitlines()]
+    assert names == ["db, db.x%2C%20db%2Epayroll", "db, db.a%2Eb"]
+
+
+def test_both_names_of_a_rename_are_in_the_audit_log(application: Application, log: Path) -> None:
+    create_table(application)
+    names = {
+        each: {"namespace": ["db"], "name": name} for each, name in (("source", "events"), ("destination", "moved"))
+    }
+    assert answer(application, "POST", "tables/rename", names)[0] == 204
+
+    assert json.loads(log.read_text().splitlines()[-1])["on"] == "db.events, db.moved"
 
 
 def test_requests_have_one_id_in_the_answer_and_in_the_audit_log(server: RunningServer, log: Path) -> None:

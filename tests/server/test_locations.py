@@ -6,16 +6,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 
 from endive.catalog import KVCatalog
+from endive.catalog.maintenance.candidates import is_inside
 from endive.catalog.maintenance.protection import without_others
 from endive.catalog.model.grants import Grantee, Privilege
 from endive.server import Limits, RunningServer
 from endive.server.access import Principal, Tokens, hashed
-from endive.server.access.locations import check_properties, is_inside
+from endive.server.access.locations import check_properties
 from endive.server.application import Application
 from endive.server.errors import HttpError
 from tests.server.calls import SCHEMA, VERSION, answer, set_property
@@ -227,6 +229,116 @@ def test_an_expiry_leaves_files_of_other_tables(server: RunningServer, victim: T
     assert all(one.exists() for one in files)
 
 
+def files_that_are_not_its_own(catalog: KVCatalog) -> list[Path]:
+    """Return files that a manifest may name: in the catalog's own folder, and of the machine that maintains it."""
+    lake = Path(catalog.warehouse.removeprefix("file://"))
+    found = [lake / "_endive" / "state.parquet", lake.parent / "operators.parquet", lake / "dropped" / "f.parquet"]
+    for one in found:
+        one.parent.mkdir(exist_ok=True)
+        pq.write_table(ROWS, one)
+    return found
+
+
+def test_an_expiry_leaves_files_outside_the_tables_folders(server: RunningServer, catalog: KVCatalog) -> None:
+    """Maintenance runs with the operator's keys: a manifest must not have it delete the catalog, or a file at hand."""
+    own = client(server, "mallory").create_table("own.t", ROWS.schema)
+    files = files_that_are_not_its_own(catalog)
+    own.append(ROWS)
+    (mine,) = (Path(one.file.file_path.removeprefix("file://")) for one in catalog.plan_files("own.t"))
+    own.add_files([f"file://{one}" for one in files], check_duplicate_files=False)
+    own.overwrite(ROWS)
+    expired = catalog.expire_snapshots("own.t", older_than_unix_ms=2**53, keep_last=1)
+
+    assert expired.snapshot_ids
+    assert not mine.exists()
+    assert [one for one in files if not one.exists()] == []
+
+
+def test_a_managers_purge_leaves_files_outside_the_tables_folders(
+    application: Application, server: RunningServer, catalog: KVCatalog
+) -> None:
+    own = client(server, "mallory").create_table("own.t", ROWS.schema)
+    files = files_that_are_not_its_own(catalog)
+    own.add_files([f"file://{one}" for one in files], check_duplicate_files=False)
+
+    assert ask(application, "admin", "DELETE", "namespaces/own/tables/t?purgeRequested=true")[0] == 204
+    assert not Path(own.metadata_location.removeprefix("file://")).exists()
+    assert [one for one in files if not one.exists()] == []
+
+
+def test_files_in_folders_that_properties_name_are_the_tables_own(server: RunningServer, catalog: KVCatalog) -> None:
+    """Only a manager of the warehouse can set such a property to a folder outside the location."""
+    elsewhere = f"{catalog.warehouse}/elsewhere"
+    table = client(server, "admin").create_table("own.t", ROWS.schema, properties={"write.data.path": elsewhere})
+    table.append(ROWS)
+    (first,) = (Path(one.file.file_path.removeprefix("file://")) for one in catalog.plan_files("own.t"))
+    table.overwrite(ROWS)
+    catalog.expire_snapshots("own.t", older_than_unix_ms=2**53, keep_last=1)
+
+    assert first.is_relative_to(elsewhere.removeprefix("file://"))
+    assert not first.exists()
+
+
+@pytest.mark.parametrize("spelling", ["{}?x", "{}#x", "file://host{0}", "{}/.", "{}/x/.."])
+def test_other_spellings_of_a_location_are_other_locations(application: Application, spelling: str) -> None:
+    """`file://host/…` is written below the directory of the server, and what follows `?` hides the table there."""
+    _, made = answer(application, "POST", "namespaces/own/tables", create("t"), authorization="Bearer mallory")
+    location = made["metadata"]["location"]
+    other = spelling.format(location.removeprefix("file://") if "host" in spelling else location)
+    update = {"action": "set-location", "location": other}
+
+    status, message = ask(application, "mallory", "POST", "namespaces/own/tables/t", {"updates": [update]})
+    assert (status, "cannot be changed" in message) == (403, True)
+    same = {"action": "set-location", "location": location + "/"}
+    assert ask(application, "mallory", "POST", "namespaces/own/tables/t", {"updates": [same]})[0] == 200
+
+
+@pytest.mark.parametrize("spelling", ["{}?x", "{}#x", "{}/./"])
+def test_a_taken_location_is_taken_in_every_spelling(
+    application: Application, catalog: KVCatalog, spelling: str
+) -> None:
+    _, made = answer(application, "POST", "namespaces/own/tables", create("orders"), authorization="Bearer mallory")
+    catalog.create_namespace("vics")
+    catalog.rename_table("own.orders", "vics.orders")
+    uuid = made["metadata"]["table-uuid"][:8] + "-0000-4000-8000-000000000000"
+    location = spelling.format(made["metadata"]["location"])
+    updates = [{"action": "assign-uuid", "uuid": uuid}, {"action": "set-location", "location": location}]
+    body = {"requirements": [{"type": "assert-create"}], "updates": updates}
+
+    assert ask(application, "mallory", "POST", "namespaces/own/tables/orders", body)[0] == 403
+
+
+def test_fields_in_pythons_spelling_pass_no_check(application: Application, victim: Table) -> None:
+    """PyIceberg's models take `statistics_path` for `statistics-path`."""
+    ask(application, "mallory", "POST", "namespaces/own/tables", create("t"))
+    path, sizes = f"{victim.location()}/s.puffin", {"file-size-in-bytes": 1, "file-footer-size-in-bytes": 1}
+    named = {"snapshot-id": 1, **sizes, "blob-metadata": []}
+    for update in (
+        {"action": "set-statistics", "snapshot-id": 1, "statistics": {**named, "statistics_path": path}},
+        {"action": "set-partition-statistics", "partition-statistics": {**named, "statistics_path": path}},
+        {"action": "set-partition-statistics", "partition_statistics": {**named, "statistics-path": path}},
+        {"action": "add-snapshot", "snapshot": {**snapshot_json(victim), "manifest_list": path}},
+    ):
+        status, message = ask(application, "mallory", "POST", "namespaces/own/tables/t", {"updates": [update]})
+        assert status in (400, 403), message
+
+
+def test_a_namespace_with_the_name_of_a_tables_folder_has_another_folder(
+    application: Application, catalog: KVCatalog
+) -> None:
+    """Its tables would lie inside the table: with its keys they could be read, and its orphans could not be removed."""
+    _, made = answer(application, "POST", "namespaces/own/tables", create("t"), authorization="Bearer mallory")
+    location = made["metadata"]["location"]
+    folder = location.rpartition("/")[2]
+    catalog.create_namespace(("own", folder))
+
+    _, inner = answer(
+        application, "POST", f"namespaces/own%1F{folder}/tables", create("t"), authorization="Bearer mallory"
+    )
+    assert not is_inside(location, inner["metadata"]["location"])
+    assert catalog.remove_orphan_files("own.t", 0) == []
+
+
 @pytest.mark.parametrize(
     "name",
     ["py-io-impl", "s3.endpoint", "s3.access-key-id", "write.py-location-provider.impl", "client.region", "io-impl"],
@@ -291,6 +403,7 @@ def test_below_means_below() -> None:
     assert not is_inside("", "s3://b/t")
     assert is_inside("s3a://b/t", "s3://b/t/x")
     assert is_inside("/lake/t", "file:///lake/t/x")
+    assert not is_inside("/lake/t", "file://host/lake/t/x")
 
 
 def test_the_inner_of_two_locations_decides() -> None:

@@ -4,7 +4,10 @@ import base64
 import hashlib
 import hmac
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http.client import BadStatusLine, IncompleteRead
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +193,48 @@ def test_unknown_keys_make_few_requests(provider: Provider) -> None:
         assert oidc.principal(signed(SECOND, f"unknown-{number}")) is None
     assert len(provider.fetches) == 2  # the configuration and the keys
     assert oidc.principal(signed()) is not None
+
+
+def test_few_requests_with_unknown_keys_wait_for_the_provider(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider that does not answer must not cost all threads: callers with known keys need them."""
+    monkeypatch.setattr("endive.server.access.oidc.WAITING_MAX", 1)
+    is_fetching, may_end = threading.Event(), threading.Event()
+    fetch = provider.fetch
+
+    def slow(url: str) -> bytes:
+        is_fetching.set()
+        assert may_end.wait(60)
+        return fetch(url)
+
+    monkeypatch.setattr(provider, "fetch", slow)
+    oidc = provider.oidc()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(oidc.principal, signed())
+        assert is_fetching.wait(60)
+        with pytest.raises(HttpError, match="429"):
+            oidc.principal(signed(SECOND, "unknown"))
+        may_end.set()
+        assert first.result() is not None
+    assert oidc.principal(signed(SECOND, "unknown")) is None
+
+
+@pytest.mark.parametrize("wrong", [BadStatusLine("garbage"), IncompleteRead(b"")])
+def test_an_answer_of_the_provider_that_is_no_http_is_no_defect(provider: Provider, wrong: Exception) -> None:
+    def broken(_url: str) -> bytes:
+        raise wrong
+
+    with pytest.raises(HttpError, match="503"):
+        Oidc(SETTINGS, broken, lambda: 0.0).principal(signed())
+
+
+def test_a_broken_key_does_not_hide_the_others(provider: Provider) -> None:
+    provider.keys.insert(0, {"kty": "EC", "kid": "e", "crv": "P-256", "x": "AAAA", "y": "AAAA"})
+    point = {name: base64.urlsafe_b64encode(b"\1" * 32).decode().rstrip("=") for name in ("x", "y")}
+    provider.keys.insert(0, {"kty": "EC", "kid": "f", "crv": "P-256", **point})
+
+    assert provider.oidc().principal(signed()) is not None
 
 
 def test_known_keys_stay_while_the_provider_does_not_answer(provider: Provider) -> None:

@@ -2,14 +2,17 @@
 
 import hashlib
 import hmac
+import http.server
 import json
-from typing import Any
+import threading
+from queue import Queue
+from typing import Any, ClassVar
 
 import pytest
 
 from endive.catalog import KVCatalog
 from endive.server.application import Application
-from endive.server.events import KEPT, Webhook, signature
+from endive.server.events import KEPT, Webhook, posting, signature
 from endive.server.http import Request
 from tests.server.calls import answer, create_table, error, set_property
 
@@ -149,3 +152,43 @@ def test_the_thread_tells_and_ends(application: Application, catalog: KVCatalog,
             running._ending.wait(0.01)
     assert receiver.events
     assert not running._thread.is_alive()
+
+
+class _Answering(http.server.BaseHTTPRequestHandler):
+    """A receiver that redirects, or answers with something that is no HTTP."""
+
+    asked: ClassVar[Queue[str]] = Queue()
+
+    def do_POST(self) -> None:
+        self.asked.put(f"POST {self.path}")
+        if self.path == "/garbage":
+            self.wfile.write(b"garbage\r\n\r\n")
+            return
+        self.send_response(302)
+        self.send_header("location", "/elsewhere")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.asked.put(f"GET {self.path}")
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+@pytest.mark.parametrize("path", ["/moved", "/garbage"])
+def test_a_receiver_that_redirects_or_speaks_no_http_was_told_nothing(
+    application: Application, catalog: KVCatalog, path: str
+) -> None:
+    """A redirect was followed by a GET without the events, whose answer then counted; garbage ended the thread."""
+    create_table(application)
+    with http.server.HTTPServer(("127.0.0.1", 0), _Answering) as receiver:
+        threading.Thread(target=receiver.serve_forever, daemon=True).start()
+        post = posting(f"http://127.0.0.1:{receiver.server_port}{path}", b"s" * 16)
+        with Webhook({"lake": catalog}, "hook", post, interval_s=0.01).start():
+            asked = [_Answering.asked.get(timeout=60) for _ in range(2)]  # it tries again
+        receiver.shutdown()
+    while not _Answering.asked.empty():
+        asked.append(_Answering.asked.get())
+    assert set(asked) == {f"POST {path}"}

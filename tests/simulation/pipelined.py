@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from endive.errors import EndiveError, FencedError
-from endive.kv.log.committing import append_exclusive, prepare
+from endive.errors import EndiveError, FencedError, MissingObjectError
+from endive.kv.log.committing import after_missing, append_exclusive, prepare
 from endive.kv.log.state import StoreState, refreshed
 from endive.kv.pipeline import Batch, Pipeline
 from endive.kv.sst.reading import NoCache
@@ -73,9 +73,15 @@ class PipelinedWriter:
         self.pipeline.remove(durable)
 
     def _compute(self, batch: Batch) -> Steps[bool]:
-        base = self.pipeline.base(batch, self.state)
         functions = tuple(function for function, _ in batch.functions)
-        prepared = yield from prepare(base, functions, NoCache(), batch.rows)
+        while True:
+            base = self.pipeline.base(batch, self.state)
+            try:
+                prepared = yield from prepare(base, functions, NoCache(), batch.rows)
+                break
+            except MissingObjectError as error:  # compacted and collected elsewhere
+                newer = yield from after_missing(self.state, error)
+                self.state = self.state.combined(newer)
         if batch not in self.pipeline.under_way:
             return False
         if prepared.entry is not None:

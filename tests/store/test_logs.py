@@ -169,3 +169,13 @@ def test_the_command_line_logs_when_asked_and_only_then(tmp_path: Path) -> None:
     (line,) = map(json.loads, loud.stderr.splitlines())
     assert (line["event"], line["entries"], line["rows"]) == ("compacted", 2, 1)
     assert "2 WAL entries into the levels" in loud.stdout
+
+
+def test_control_characters_are_escaped_in_text() -> None:
+    """A name in a fact must not begin a line of its own, nor tell a terminal what to do."""
+    stream = StringIO()
+    handler = show_logs(LogForm.TEXT, stream)
+    log_event(logging.getLogger(f"{ROOT}.names"), "changed", on="db.x\rforged\x1b[2J\u2028", plain="db.é")
+    logging.getLogger(ROOT).removeHandler(handler)
+
+    assert stream.getvalue().endswith('changed on="db.x\\rforged\\u001b[2J\\u2028" plain=db.é\n')

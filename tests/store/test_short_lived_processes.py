@@ -26,7 +26,9 @@ def lives(url: str, processes: int, kills: int, endpoint: str = "") -> None:
     assert found["wal_objects"] <= 6 * OPTIONS.compact_entries
     assert found["runs"] <= 15
     assert found["round_trips_last"] <= 5
-    assert found["round_trips_max"] <= 20  # an opening starts over if the log is compacted meanwhile
+    assert (
+        found["round_trips_max"] <= 9
+    )  # six if the log is compacted meanwhile; more only if entries are deleted as well
 
 
 @pytest.mark.slow

@@ -3,7 +3,8 @@
 A chain begins with a state of the table. Each change is decided on the state that the change before it leaves: it fits,
 is rebased, or is a conflict, which is the error of this change alone. The rows of the changes are computed one on top
 of the other. Then the manifest lists of rebased appends and one metadata file, of the last state, are written at the
-same time; that file shows all changes.
+same time; that file shows all changes. A chain without manifest lists can leave its metadata file to be written beside
+its transaction.
 
 A chain is committed by one transaction (`endive.catalog.commit.group_commit`), or not at all. Its files are deleted if
 that has certainly failed, and those of changes with an error in any case.
@@ -30,7 +31,7 @@ from endive.catalog.commit.rebase import KnownLists, NewList, rebase, write_list
 from endive.catalog.model.catalog_records import CommitRecord, TableRecord
 from endive.catalog.model.names import Identifier
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
-from endive.catalog.operations.table_rows import TableView, partial_view, require_table, whole_view
+from endive.catalog.operations.table_rows import TableView, load_table, partial_view, require_table, whole_view
 from endive.protocol.requests import Steps
 
 WRITERS_MAX = 16
@@ -64,6 +65,8 @@ class Chain:
     metadata: TableMetadata | None = None
     """The table after the chain, with its whole past; None if its metadata file is written in the background."""
     written: list[str] = field(default_factory=list)
+    beside: Callable[[], None] | None = None
+    """Writes the metadata file, at the same time as the transaction; None: it is written before."""
 
     @property
     def fitting(self) -> list[Link]:
@@ -124,19 +127,30 @@ class Chains:
         metadata = view.record.metadata
         return self.files.io(metadata.location, metadata.properties)
 
-    def write(self, chain: Chain, queue: TableQueue) -> None:
-        """Write the files of a chain, at the same time; delete all of them if one cannot be written."""
+    def write(self, chain: Chain, queue: TableQueue, may_be_beside: bool = False) -> None:
+        """Write the files of a chain, at the same time; delete all of them if one cannot be written.
+
+        `may_be_beside`: the metadata file may be left to `chain.beside`. Manifest lists may not: no rows have them.
+        """
         last, record = chain.last, chain.base.record
         if last is None:
             return
         io = self._io(chain.base)
         tasks = [partial(write_lists, io, link.lists) for link in chain.fitting if link.lists]
         if chain.file_first and last.record.version != record.version:
+            past = self._past(record, queue)
             location = self.files.new_location(last.after, record.metadata_location)
-            chain.last = last = last.named(location, record.metadata_location, record.metadata.last_updated_ms)
-            chain.metadata = _whole_metadata(chain, last, self._past(record, queue))
+            is_beside = may_be_beside and not tasks and self.files.may_be_beside(location, last.after.properties)
+            load = partial(load_table, identifier=record.identifier)
+            previous = self.files.existing(record, lambda: self.store.read_cached(load))
+            chain.last = last = last.named(location, previous, record.metadata.last_updated_ms, is_beside)
+            chain.metadata = _whole_metadata(chain, last, past)
             chain.written.append(location)
-            tasks.append(partial(self.files.write, chain.metadata, location))
+            write = partial(self.files.write, chain.metadata, location)
+            if is_beside:
+                chain.beside = write
+            else:
+                tasks.append(write)
         try:
             self._at_once(tasks)
         except BaseException:
@@ -153,8 +167,8 @@ class Chains:
         return Past(record.state, snapshots, [entry for _, entry in view.history])
 
     def _at_once(self, tasks: Sequence[Callable[[], None]]) -> None:
-        if len(tasks) == 1:
-            return tasks[0]()
+        if len(tasks) <= 1:
+            return tasks[0]() if tasks else None
         futures = [self._writers.submit(task) for task in tasks]
         wait(futures)  # all of them, so that no file is written after it was deleted
         for future in futures:

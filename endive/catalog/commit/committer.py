@@ -38,7 +38,7 @@ from endive.catalog.model.catalog_records import CommitRecord, SnapshotRecord
 from endive.catalog.model.keys import snapshot_key
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore, TransactionFunction
-from endive.catalog.operations.table_rows import TableView, whole_view
+from endive.catalog.operations.table_rows import TableView, find_table, load_table, whole_view
 from endive.catalog.settings import ATTEMPTS, ATTEMPTS_DEFAULT
 from endive.errors import (
     AlreadyInCatalogError,
@@ -110,7 +110,20 @@ class TableCommitter:
                 stored = self._stored_results(changes, commit_id)
                 if stored is None:
                     raise
+        for change, one in zip(changes, stored, strict=True):
+            self._require_file(change.identifier, one)
         return [CommittedTable(one, None) for one in stored]
+
+    def _loading(self, identifier: Identifier) -> Callable[[], TableView]:
+        return lambda: self.store.read_cached(partial(load_table, identifier=identifier))
+
+    def _require_file(self, identifier: Identifier, stored: CommitRecord) -> None:
+        """Have the metadata file of a stored result written, if the process died that was to write it."""
+        record = self.store.read_cached(partial(find_table, identifier=identifier))
+        if record is None or record.metadata_location != stored.metadata_location or self.files.is_certain(record):
+            return
+        if not self.files.existing(record, self._loading(identifier)):
+            raise OutcomeUnknownError(f"{text_of(identifier)}: committed, but {record.metadata_location} is missing")
 
     def _commit(self, changes: Sequence[TableChange], commit_id: str) -> list[CommittedTable]:
         """Run the commit loop. A change of one table that writes files is committed with others of its table."""
@@ -157,6 +170,7 @@ class TableCommitter:
             raise AssertionError("a commit without an answer")
         self._delete_replaced_lists(one, result.change)
         if result.state is None:
+            self._require_file(one.change.identifier, result.record)
             return CommittedTable(result.record, None)
         metadata, state = result.state.metadata, result.state
         own = metadata.model_copy(update={"properties": dict(metadata.properties)})  # the caller may change it
@@ -214,11 +228,14 @@ class TableCommitter:
         if decision is Decision.APPLY:
             return PreparedCommit(change)
         table = self.store.read_cached(partial(whole_view, record=base.record)) if base is not None else None
-        previous = base.record.metadata_location if base is not None else ""
+        previous = ""
+        if base is not None:
+            previous = self.files.existing(base.record, self._loading(change.identifier))
         rows = compute_rows(change, table, self._clock())
         if not rows.is_empty:
             previous_ms = base.record.metadata.last_updated_ms if base is not None else 0
-            rows = rows.named(self.files.new_location(rows.after, previous), previous, previous_ms)
+            before = base.record.metadata_location if base is not None else ""
+            rows = rows.named(self.files.new_location(rows.after, before), previous, previous_ms)
         metadata = whole_metadata(rows, table)
         if not rows.is_empty:
             written.append(rows.record.metadata_location)

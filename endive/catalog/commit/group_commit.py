@@ -13,6 +13,10 @@ the groups of all of them as one chain (`endive.catalog.commit.announced`).
 no member fits, on a state that was read after the members came. A member's error is its own. If the transaction's
 outcome is unknown, it is unknown for all members that were in it.
 
+**The metadata file beside the transaction.** A chain that writes no manifest list writes its metadata file while its
+transaction is under way, and its members are answered when both are durable: one round trip less. Its record says so
+(`TableRecord.is_written_beside`), and a process that finds no file writes it (`endive.catalog.commit.metadata_files`).
+
 **Files** are treated as by a single commit (`endive.catalog.commit.committer`): the files of an attempt are deleted if
 it certainly failed, and those of members that failed in any case.
 """
@@ -26,6 +30,7 @@ from endive.catalog.commit.chains import Chain, Chains, answer_members, load_bas
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.groups import GroupResult, TableQueue, Waiting
 from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.prepared import ChangedRows
 from endive.catalog.commit.turns import Turns
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import HelpingStore, TransactionalStore, TransactionFunction
@@ -114,7 +119,7 @@ class GroupCommitter:
                     self._chains.discard(link.written)
                     link.written.clear()
             if chain.fitting:
-                self._chains.write(chain, queue)
+                self._chains.write(chain, queue, may_be_beside=True)
                 submitted[:] = [link.waiting for link in chain.fitting]
                 outcome = self._transact(identifier, chain)
                 if isinstance(outcome, Stale):
@@ -133,7 +138,10 @@ class GroupCommitter:
                 link.waiting.error = link.error
 
     def _transact(self, identifier: Identifier, chain: Chain) -> Outcome:
-        """Run the transaction; delete the files if it certainly failed. An unknown outcome is tried once more."""
+        """Run the transaction, with the metadata file beside it; delete the files if it certainly failed.
+
+        An unknown outcome is tried once more.
+        """
         members, last = members_of(chain)
         function: TransactionFunction[Outcome] = partial(
             apply_group,
@@ -142,16 +150,33 @@ class GroupCommitter:
             last=last,
             writes_file_first=self.files.written_first,
         )
+        problem: Exception | None = None
         try:
-            outcome = self.store.transact(function)
+            submitted = self.store.submit(function)
+            problem = _written_beside(chain)  # in this thread: a transaction waits for others anyway
+            outcome = submitted.wait()
         except OutcomeUnknownError as unknown:
-            return self._retry(function, unknown)
+            outcome = self._retry(function, unknown)
         except (CommitConflictError, NotInCatalogError):
             self._chains.discard(chain.files)
             raise
         if not isinstance(outcome, tuple):
             self._chains.discard(chain.files)
+        elif chain.beside is not None and outcome[-1].metadata_location == last.record.metadata_location:
+            self._require_file(identifier, chain, last, problem)
         return outcome
+
+    def _require_file(self, identifier: Identifier, chain: Chain, last: ChangedRows, problem: Exception | None) -> None:
+        """Acknowledge a metadata file that was written beside its transaction, which has happened.
+
+        If the file cannot be written, the members must not be told that their commit failed.
+        """
+        problem = _written_beside(chain) if problem is not None else None
+        if problem is not None:
+            location = last.record.metadata_location
+            text = f"{text_of(identifier)}: committed, but its metadata file {location} cannot be written: {problem}"
+            raise OutcomeUnknownError(text) from problem
+        self.files.wrote_beside(last.record.metadata_location)
 
     def _retry(self, function: TransactionFunction[Outcome], unknown: OutcomeUnknownError) -> Outcome:
         """Run a transaction of unknown outcome again: only results tell anything."""
@@ -169,6 +194,16 @@ class GroupCommitter:
             stored = outcome.results.get(link.waiting.commit_id)
             if stored is not None:
                 link.waiting.committed = GroupResult(stored, link.waiting.change, None)
+
+
+def _written_beside(chain: Chain) -> Exception | None:
+    """Write the metadata file of a chain, if that was left until now; return what went wrong."""
+    try:
+        if chain.beside is not None:
+            chain.beside()
+    except Exception as error:  # noqa: BLE001 - the transaction is under way: first its outcome
+        return error
+    return None
 
 
 def _copy_of(error: Exception) -> Exception:

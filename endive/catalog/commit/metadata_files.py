@@ -1,9 +1,17 @@
-"""Metadata files: their locations, when they are written, and how they are read and deleted."""
+"""Metadata files: their locations, when they are written, and how they are read and deleted.
+
+**Files beside their records.** A commit may write its metadata file and its WAL entry at the same time, and is
+acknowledged when both are durable. If the process dies in between, a record names a file that is not there; so does
+every record for a moment before its commit is acknowledged. The file's content follows from the rows, so any process
+can write it: `existing` does, before a location is given to a caller or becomes part of a metadata log.
+"""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from threading import Lock, Thread
 
 from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.exceptions import ValidationError
@@ -15,12 +23,18 @@ from pyiceberg.utils.config import Config
 
 from endive.catalog.file_io import open_file_io
 from endive.catalog.iceberg import metadata_file_version
+from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.metadata_json import metadata_json
+from endive.catalog.operations.table_rows import TableView
 from endive.catalog.settings import BACKGROUND, BEFORE, METADATA_JSON
 from endive.errors import AtCheckpointError, ConfigurationError, EndiveError
 
 IO_MAX = 64
 """FileIO objects that are kept from commit to commit, by scheme and properties: they hold connections."""
+FILES_APPEAR_WHOLE = "files_appear_whole"
+"""Attribute of a FileIO whose files appear with all their bytes, or not at all, whenever a process dies."""
+KNOWN_MAX = 4096
+"""Metadata files beside their records of which a process remembers that they exist."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +69,8 @@ class MetadataFiles:
         self.read_only_at = ""
         """The checkpoint that the catalog is open at; nothing is written then."""
         self._shared_io = lru_cache(maxsize=IO_MAX)(_new_io)
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known_lock = Lock()
 
     def io(self, location: str, properties: Mapping[str, str] | None = None) -> FileIO:
         """Return the FileIO for a location; a table's properties override the catalog's.
@@ -106,6 +122,66 @@ class MetadataFiles:
         with self.io(location, metadata.properties).new_output(location).create(overwrite=True) as stream:
             stream.write(compress(body))
 
+    # Files beside their records.
+
+    def may_be_beside(self, location: str, properties: Mapping[str, str]) -> bool:
+        """Whether a metadata file may be written beside its record: only if no process ever sees a part of it.
+
+        An object in a bucket appears as a whole. A file in a directory does not: a crash leaves its first bytes.
+        """
+        return bool(getattr(self.io(location, properties), FILES_APPEAR_WHOLE, False))
+
+    def wrote_beside(self, location: str) -> None:
+        """Remember that a file exists."""
+        with self._known_lock:
+            self._known[location] = None
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+
+    def is_certain(self, record: TableRecord) -> bool:
+        """Whether the metadata file of a record exists, as far as this process knows without a request."""
+        return not record.is_written_beside or record.metadata_location in self._known
+
+    def look(self, record: TableRecord, before: "Look | None" = None) -> "Look | None":
+        """Begin to look whether the metadata file of a record exists; None if that is certain.
+
+        `before`: a look that has begun, and is returned if it is at the same file.
+        """
+        if self.is_certain(record):
+            return None
+        if before is not None and before.location == record.metadata_location:
+            return before
+        return Look(record.metadata_location, lambda: self._exists(record))
+
+    def existing(self, record: TableRecord, load: Callable[[], TableView], look: "Look | None" = None) -> str:
+        """Return the metadata file of a record, written now if it does not exist; empty if it cannot be written.
+
+        `load`: returns the table with its whole past, in one state, which may be another one by then. `look`: a look at
+        the same record that has begun before.
+        """
+        location = record.metadata_location
+        if self.is_certain(record):
+            return location
+        is_there = look.is_there() if look is not None else self._exists(record)
+        if not is_there:
+            try:
+                view = load()
+                if record.is_dirty or view.record.metadata_location != location or view.record.state != record.state:
+                    return ""  # the rows show a later version than the file would
+                self.write(view.metadata, location)
+            except (OSError, EndiveError):
+                logger.warning("the metadata file %s is missing and cannot be written", location, exc_info=True)
+                return ""
+        self.wrote_beside(location)
+        return location
+
+    def _exists(self, record: TableRecord) -> bool:
+        location = record.metadata_location
+        try:
+            return bool(self.io(location, record.metadata.properties).new_input(location).exists())
+        except OSError:
+            return False  # then it is written, if this process may
+
     def delete(self, location: str) -> None:
         """Delete a file that nothing refers to; one that cannot be deleted stays as an orphan."""
         try:
@@ -114,6 +190,26 @@ class MetadataFiles:
             pass
         except OSError:
             logger.warning("could not delete %s, which nothing refers to", location, exc_info=True)
+
+
+class Look(Thread):
+    """A look whether a file exists, beside other requests."""
+
+    def __init__(self, location: str, exists: Callable[[], bool]) -> None:
+        super().__init__(name="endive-look", daemon=True)
+        self.location = location
+        self._exists = exists
+        self._is_there = False
+        self.start()
+
+    def run(self) -> None:
+        """Look."""
+        self._is_there = self._exists()
+
+    def is_there(self) -> bool:
+        """Return the result, once it is known."""
+        self.join()
+        return self._is_there
 
 
 def _new_io(scheme: str, properties: tuple[tuple[str, str], ...]) -> FileIO:

@@ -61,8 +61,11 @@ class ChangedRows:
             return self.base_uuid is None
         return record.state == (self.base_uuid, self.base_version, self.base_updated_ms)
 
-    def named(self, location: str, previous: str, previous_unix_ms: int) -> "ChangedRows":
-        """Return the rows with the metadata file that shows the result; `previous`: the file before it, if any."""
+    def named(self, location: str, previous: str, previous_unix_ms: int, beside: bool = False) -> "ChangedRows":
+        """Return the rows with the metadata file that shows the result; `previous`: the file before it, if any.
+
+        `beside`: the file is written at the same time as the rows.
+        """
         after, metadata = self.after, self.record.metadata
         if previous:
             log = {"metadata_log": with_log_entry(after, previous, previous_unix_ms).metadata_log}
@@ -73,6 +76,7 @@ class ChangedRows:
             metadata_location=location,
             metadata_version=self.record.version,
             metadata_unix_ms=metadata.last_updated_ms,
+            is_written_beside=beside,
         )
         return replace(self, record=record, after=after)
 
@@ -166,6 +170,7 @@ def _rows(change: TableChange, base: TableView | None, old: TableRecord, new: Ta
         history_length=history_length,
         pending_deletions=pending,
         stored_parts=old.stored_parts,
+        is_written_beside=old.is_written_beside,
     )
     added = change.added_snapshots
     return ChangedRows(

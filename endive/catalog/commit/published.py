@@ -49,6 +49,7 @@ class NotePublished(PortableFunction):
             metadata_location=self.location,
             metadata_version=self.version,
             metadata_unix_ms=self.updated_unix_ms,
+            is_written_beside=False,
         )
         yield from put_record(tx, new)
         return True

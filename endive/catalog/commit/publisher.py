@@ -81,10 +81,13 @@ class Publisher:
 
         view = self.store.read(look)
         record, metadata = view.record, view.metadata
+        previous = self.files.existing(record, lambda: view)
         if not record.is_dirty:
+            if not previous:
+                self.files.write(metadata, record.metadata_location)  # for its error
             return record.metadata_location
-        if record.metadata_location:
-            metadata = with_log_entry(metadata, record.metadata_location, record.metadata_unix_ms)
+        if previous:
+            metadata = with_log_entry(metadata, previous, record.metadata_unix_ms)
         location = self.files.new_location(metadata, record.metadata_location)
         self.files.write(metadata, location)
         note = NotePublished if is_urgent else NotePublishedLater

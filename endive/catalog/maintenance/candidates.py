@@ -122,6 +122,20 @@ def path_of(location: str) -> str:
     return path if parts.scheme in {"", "file"} else f"{parts.netloc}{path}"
 
 
+def is_inside(location: str, path: str) -> bool:
+    """Whether a file or folder is below a location, in the same kind of storage. A path with `..` is nowhere."""
+    if ".." in path.split("/") or ".." in location.split("/") or not location or _kind(path) != _kind(location):
+        return False
+    return path_of(path).startswith(path_of(location).rstrip("/") + "/")
+
+
+def _kind(location: str) -> str:
+    """Return the kind of storage; `file://host/…` is none of this machine, since it is read as a relative path."""
+    parts = urlsplit(location)
+    kind = {"s3a": "s3", "s3n": "s3", "": "file"}.get(parts.scheme, parts.scheme)
+    return f"{kind}://{parts.netloc}" if kind == "file" and parts.netloc else kind
+
+
 def orphans(listed: Iterable[tuple[str, int]], needed: Iterable[str], older_than_unix_ms: int) -> tuple[str, ...]:
     """Return the listed locations (with the time of their writing) that are old enough and not needed."""
     paths = {path_of(location) for location in needed}

@@ -176,6 +176,10 @@ def _check_metadata_file(look: _Look, files: MetadataFiles) -> None:
         return
     try:
         written = files.read(record.metadata_location)
+    except FileNotFoundError as error:
+        if not record.is_written_beside:  # else any process that loads the table writes it
+            look.finding(record.metadata_location, f"the metadata file cannot be read: {words_of(error)}")
+        return
     except Exception as error:  # noqa: BLE001 - the check continues after any error
         look.finding(record.metadata_location, f"the metadata file cannot be read: {words_of(error)}")
         return

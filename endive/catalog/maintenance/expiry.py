@@ -13,12 +13,12 @@ from endive.catalog.connection import open_place
 from endive.catalog.maintenance.candidates import named_by, orphans, overlaps, reachable, unneeded
 from endive.catalog.maintenance.clean_up import delete_pending
 from endive.catalog.maintenance.protection import (
+    deletable,
     held_by,
     locations_at,
     other_locations,
     owned,
     owned_location,
-    without_others,
 )
 from endive.catalog.maintenance.purge import clear_dropped, delete_files, require_gc_enabled
 from endive.catalog.maintenance.retention import expiring, removal
@@ -81,7 +81,7 @@ def _delete_unneeded(
     io = tables.files.io(table.metadata.location, table.metadata.properties)
     others = tables.store.read_cached(lambda tx: other_locations(tx, table.uuid))
     found = owned(unneeded(io, gone, list(remaining.values())), location)
-    return delete_files(io, without_others(found, table.metadata.location, others))
+    return delete_files(io, deletable(found, table.metadata, others))
 
 
 def _view_and_location(tx: StoreTransaction, name: Identifier) -> Steps[tuple[TableView, str | None]]:

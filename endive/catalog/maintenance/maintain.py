@@ -8,6 +8,7 @@ not keep the others from theirs.
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from endive.catalog.commit.change import TableChange
 from endive.catalog.maintenance.candidates import unneeded
 from endive.catalog.maintenance.expiry import clean_up, expire, remove_orphans
 from endive.catalog.maintenance.manifest_rewrite import RewrittenManifests, plan_rewrite, rewrite_manifests
+from endive.catalog.maintenance.protection import deletable, other_locations
 from endive.catalog.maintenance.purge import clear_dropped, is_gc_enabled
 from endive.catalog.maintenance.retention import expiring
 from endive.catalog.model.names import Identifier, text_of
@@ -208,7 +210,9 @@ def _look_at(
     gone = [one for one in metadata.snapshots if one.snapshot_id in expiry.snapshot_ids]
     remaining = [one for one in metadata.snapshots if one.snapshot_id not in expiry.snapshot_ids]
     done.snapshots, done.refs = len(gone), list(expiry.refs)
-    done.files = len(unneeded(io, gone, remaining)) if gone else 0
+    named = unneeded(io, gone, remaining) if gone else ()
+    others = tables.store.read_cached(partial(other_locations, uuid=metadata.table_uuid))
+    done.files = len(deletable(named, metadata, others))
     _note_orphans(done, lambda: remove_orphans(tables, name, now_ms - options.orphan_age_ms, True, now_ms))
 
 

@@ -1,19 +1,25 @@
-"""Files that may not be deleted: those of checkpoints and clones, and in a clone those that belong to its source.
+"""Files that may not be deleted: of checkpoints, of clones and their sources, and those outside a table's folders.
 
 `endive.catalog.operations.checkpoint_rows` has the rule that makes it safe. The checkpoint of a clone lasts as long as
 the clone, so that the source keeps every file that the clone refers to. The clone itself deletes only files that it has
 written: those below the location that its table got when it was cloned.
+
+A table's writer can name any file in a manifest: another table's, the catalog's own, one on the machine that maintains
+the catalog. So a file is deleted only if it lies in a folder of the table that names it.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from uuid import UUID
 
 from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from endive.catalog.maintenance.candidates import named_by, path_of, reachable
+from endive.catalog.connection import FOLDER
+from endive.catalog.maintenance.candidates import is_inside, named_by, path_of, reachable
 from endive.catalog.model.checkpoint_records import CheckpointRecord
 from endive.catalog.model.keys import cloned_key
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
@@ -21,6 +27,16 @@ from endive.catalog.operations.table_rows import TableView, all_tables, whole_vi
 from endive.catalog.operations.uuid_index import find_by_uuid
 from endive.errors import CheckpointGoneError
 from endive.protocol.requests import Steps
+
+logger = logging.getLogger(__name__)
+
+PATH_PROPERTIES = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+"""Iceberg's properties that name a folder of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +104,27 @@ def owned(paths: Iterable[str], location: str | None) -> list[str]:
     """Return the files that a table owns."""
     if location is None:
         return list(paths)
-    return [path for path in paths if path_of(path).startswith(_folder(location))]
+    return [path for path in paths if is_inside(location, path)]
+
+
+def own_folders(metadata: TableMetadata) -> tuple[str, ...]:
+    """Return the folders of a table's files: its location, and those that its properties name."""
+    named = (metadata.properties[name] for name in PATH_PROPERTIES if name in metadata.properties)
+    return (metadata.location, *named)
+
+
+def deletable(paths: Iterable[str], metadata: TableMetadata, others: Iterable[str]) -> list[str]:
+    """Return the files that lie in a folder of the table, not below another table's location, and not the catalog's."""
+    named, folders = list(paths), own_folders(metadata)
+    own = [
+        path
+        for path in named
+        if f"/{FOLDER}/" not in path_of(path) and any(is_inside(folder, path) for folder in folders)
+    ]
+    if len(own) < len(named):
+        words = "%d files outside the folders of the table at %s are not deleted: other tables may need them"
+        logger.info(words, len(named) - len(own), metadata.location)
+    return without_others(own, metadata.location, others)
 
 
 def other_locations(tx: StoreTransaction, uuid: UUID) -> Steps[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.maintenance.candidates import named_by, reachable
-from endive.catalog.maintenance.protection import held_by, other_locations, owned, owned_location, without_others
+from endive.catalog.maintenance.protection import deletable, held_by, other_locations, owned, owned_location
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.operations.checkpoint_rows import holding
@@ -104,7 +104,7 @@ def _purge(files: MetadataFiles, found: _DroppedView) -> FileNotFoundError | Cor
     paths = files_to_purge(io, metadata, found.view.record.metadata_location, problems)
     if found.dropped.is_confined:
         paths = owned(paths, metadata.location)
-    delete_files(io, without_others(owned(paths, found.location), metadata.location, found.others))
+    delete_files(io, deletable(owned(paths, found.location), metadata, found.others))
     return problems[0] if problems else None
 
 
@@ -114,7 +114,7 @@ def files_to_purge(
     metadata_location: str,
     problems: list[FileNotFoundError | CorruptObjectError],
 ) -> list[str]:
-    """Return all files of a table, wherever they are. Reads all its manifests.
+    """Return all files that a table names, wherever they are. Reads all its manifests.
 
     Data files first, then the files that refer to them: after a crash the rest can still be found. `problems`: gets the
     missing and damaged ones.

@@ -131,7 +131,9 @@ class TableRecord:
     metadata: TableMetadata
     """Iceberg's table metadata; `snapshots` and `snapshot_log` are empty here."""
     metadata_location: str
-    """An existing metadata file, which shows version `metadata_version`; empty if none was written yet."""
+    """The metadata file that shows version `metadata_version`; empty if none was written yet.
+
+    It exists, unless `is_written_beside`."""
     metadata_version: int
     metadata_unix_ms: int = 0
     """Time of the last update at that version."""
@@ -143,6 +145,8 @@ class TableRecord:
     """Expired snapshots whose file rows are still to be deleted (`unswept` in the JSON)."""
     stored_parts: frozenset[str] = field(default=frozenset(), compare=False)
     """Digests of the parts that have a row of their own (`endive.catalog.model.table_parts`)."""
+    is_written_beside: bool = False
+    """Whether the metadata file was written at the same time as this record, so that a crash may have left none."""
 
     @property
     def uuid(self) -> UUID:
@@ -199,6 +203,7 @@ class TableRecord:
             "snapshots_made": self.snapshots_made,
             "history_length": self.history_length,
             **({"unswept": self.pending_deletions} if self.pending_deletions else {}),
+            **({"written_beside": True} if self.is_written_beside else {}),
         }
 
     @staticmethod
@@ -233,6 +238,7 @@ def _from_fields(fields: dict[str, Any]) -> TableRecord:
         history_length=fields["history_length"],
         pending_deletions=tuple(fields.get("unswept", ())),
         stored_parts=digests_in(fields),
+        is_written_beside=fields.get("written_beside", False),
     )
 
 

@@ -11,6 +11,7 @@ from endive.kv.exchange import Exchange
 from endive.protocol.requests import Steps
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 KeyValue = tuple[bytes, bytes]
 """A row of the store: its key and its value."""
 
@@ -42,6 +43,14 @@ class StoreTransaction(Protocol):
 TransactionFunction = Callable[[StoreTransaction], Steps[T]]
 
 
+class Submitted(Protocol[T_co]):
+    """A transaction under way."""
+
+    def wait(self) -> T_co:
+        """Return what the function returns when its changes are durable. Raises what `transact` raises."""
+        ...
+
+
 class TransactionalStore(Protocol):
     """Runs transaction functions. `endive.kv.Store` is one."""
 
@@ -52,6 +61,10 @@ class TransactionalStore(Protocol):
 
     def transact(self, function: TransactionFunction[T], /) -> T:
         """Run a transaction function on the newest state; return when its changes are durable. Raises its errors."""
+        ...
+
+    def submit(self, function: TransactionFunction[T], /) -> Submitted[T]:
+        """Begin what `transact` does, and return at once."""
         ...
 
     def read(self, function: TransactionFunction[T], /) -> T:

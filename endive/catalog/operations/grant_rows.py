@@ -56,12 +56,19 @@ def remove_grant(
     return privileges & held
 
 
-def forget_place(tx: StoreTransaction, place: Place) -> Steps[None]:
-    """Remove all grants on something that is dropped."""
+def forget_place(tx: StoreTransaction, *places: Place) -> Steps[None]:
+    """Remove all grants on things that are dropped, or that did not exist before."""
     records = yield from all_grants(tx)
     for record in records:
-        if place in record.grants:
-            _put(tx, record.changed(place, ()))
+        kept = {on: held for on, held in record.grants.items() if on not in places}
+        if len(kept) < len(record.grants):
+            _put(tx, GrantsRecord(record.grantee, kept))
+
+
+def own(tx: StoreTransaction, owner: Grantee | None, place: Place) -> Steps[None]:
+    """Let the creator of something manage it, in the transaction that creates it. None: nobody is to."""
+    if owner is not None:
+        yield from add_grant(tx, owner, place, frozenset((Privilege.MANAGE,)))
 
 
 def uuid_in_store(tx: StoreTransaction, kind: str, identifier: Identifier) -> Steps[str | None]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from endive.catalog.model.catalog_records import NamespaceRecord
-from endive.catalog.model.grants import Place
+from endive.catalog.model.grants import Grantee, Place
 from endive.catalog.model.keys import (
     namespace_from,
     namespace_key,
@@ -22,7 +22,7 @@ from endive.catalog.model.keys import (
 )
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
-from endive.catalog.operations.grant_rows import forget_place
+from endive.catalog.operations.grant_rows import forget_place, own
 from endive.catalog.operations.requests import keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
 from endive.errors import AlreadyInCatalogError, ConfigurationError, NamespaceNotEmptyError, NotInCatalogError
@@ -58,15 +58,28 @@ def require_namespace(tx: StoreTransaction, namespace: Identifier) -> Steps[None
 
 
 def create_namespace(
-    tx: StoreTransaction, namespace: Identifier, properties: Mapping[str, str], creation_id: str
+    tx: StoreTransaction,
+    namespace: Identifier,
+    properties: Mapping[str, str],
+    creation_id: str,
+    owner: Grantee | None = None,
 ) -> Steps[None]:
-    """Create a namespace; one that exists only because something is inside gets a record, and its properties."""
+    """Create a namespace. `owner`: will manage it.
+
+    Grants on a namespace that vanished with the last thing inside it, or with a restore, are not those of this one.
+    """
     body = yield from tx.get(namespace_key(namespace))
     if body is not None and NamespaceRecord.decoded(body).creation_id == creation_id:
         return  # created by an earlier try of this call, whose outcome was unknown
     exists = yield from namespace_exists(tx, namespace)
     if exists:
         raise AlreadyInCatalogError("Namespace", text_of(namespace))
+    outermost = 1
+    while outermost < len(namespace) and (yield from namespace_exists(tx, namespace[:outermost])):
+        outermost += 1
+    new = (Place("namespace", namespace[:depth]) for depth in range(outermost, len(namespace) + 1))
+    yield from forget_place(tx, *new)
+    yield from own(tx, owner, Place("namespace", namespace))
     tx.put(namespace_key(namespace), NamespaceRecord(namespace, dict(properties), creation_id).encoded())
 
 
@@ -135,12 +148,16 @@ class Namespaces:
         self._new_id = new_id
 
     def create(
-        self, namespace: str | Identifier, properties: Mapping[str, str] | None, given_id: str | None = None
+        self,
+        namespace: str | Identifier,
+        properties: Mapping[str, str] | None,
+        given_id: str | None = None,
+        owner: Grantee | None = None,
     ) -> None:
         """Create a namespace. `given_id`: the caller's creation id; None: a new one is drawn."""
         name, creation_id = namespace_of(namespace), given_id or self._new_id()
         checked = _checked_properties(text_of(name), properties or {})
-        retrying(lambda: self._store.transact(lambda tx: create_namespace(tx, name, checked, creation_id)))
+        retrying(lambda: self._store.transact(lambda tx: create_namespace(tx, name, checked, creation_id, owner)))
 
     def drop(self, namespace: str | Identifier, key: str | None = None) -> None:
         """Drop an empty namespace. `key`: an idempotency key."""

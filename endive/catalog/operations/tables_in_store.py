@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from pyiceberg.partitioning import PartitionSpec
@@ -10,18 +11,20 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import SortOrder
 
-from endive.catalog.commit.metadata_files import MetadataFiles
+from endive.catalog.commit.metadata_files import Look, MetadataFiles
 from endive.catalog.commit.publisher import Publisher
 from endive.catalog.connection import FOLDER
 from endive.catalog.iceberg import with_row_ids
 from endive.catalog.maintenance.purge import clear_dropped, clear_if_dropped, finish_drop, require_gc_enabled
 from endive.catalog.model.catalog_records import SnapshotRecord, TableRecord, encoded_history
 from endive.catalog.model.default_values import with_default_values
+from endive.catalog.model.grants import Grantee, Place
 from endive.catalog.model.keys import history_key, imported_key, snapshot_key
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import KeyValue, StoreTransaction, TransactionalStore
 from endive.catalog.operations import table_rows
 from endive.catalog.operations.dropped_tables import dropped_tables
+from endive.catalog.operations.grant_rows import own
 from endive.catalog.operations.namespaces import namespace_properties, require_namespace
 from endive.catalog.operations.requests import KeyedRequest, keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
@@ -35,6 +38,9 @@ from endive.errors import (
     OutcomeUnknownError,
 )
 from endive.protocol.requests import Steps
+
+LIKE_A_TABLES = re.compile(r".*-[0-9a-f]{8}")
+"""Folders that end as those of tables do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +86,12 @@ class TablesInStore:
         sort_order: SortOrder,
         properties: Mapping[str, str],
         uuid: UUID | None = None,
+        owner: Grantee | None = None,
     ) -> LoadedTable:
-        """Create an empty table: its metadata file, then its rows. A table of the given uuid is returned as it is."""
+        """Create an empty table: its metadata file, then its rows. A table of the given uuid is returned as it is.
+
+        `owner`: will manage the table. A retry gives no grant: it may have been revoked meanwhile.
+        """
         self.store.read(lambda tx: require_namespace(tx, name[:-1]))
         known = self.store.read(lambda tx: table_rows.find_table(tx, name)) if uuid is not None else None
         if known is not None and known.uuid == uuid:
@@ -91,7 +101,7 @@ class TablesInStore:
         self.files.write(metadata, metadata_location)
         try:
             record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
-            self._install(record, metadata, has_new_uuid=uuid is None)
+            self._install(record, metadata, has_new_uuid=uuid is None, owner=owner)
         except (AlreadyInCatalogError, NotInCatalogError):
             self.files.delete(metadata_location)  # its location belongs to no table, so no search for orphans finds it
             raise
@@ -164,6 +174,7 @@ class TablesInStore:
         imported: bool = False,
         overwrite: bool = False,
         request: KeyedRequest | None = None,
+        owner: Grantee | None = None,
     ) -> int:
         """Create a table from its metadata; return its version."""
         rows: list[KeyValue] = [
@@ -190,6 +201,7 @@ class TablesInStore:
             replaces = table_rows.replace_table if overwrite else table_rows.create_table
             steps = replaces(tx, rows, record, has_new_uuid, is_retry)
             version = yield from recorded(tx, request, steps)
+            yield from own(tx, owner, Place("table", uuid=str(record.uuid)))
             return version
 
         version = retrying(
@@ -214,23 +226,35 @@ class TablesInStore:
 
         `refs_only`: with the snapshots of its branches and tags only.
         """
+        looks: list[Look | None] = [None]
 
-        def look(tx: StoreTransaction) -> Steps[TableView | TableRecord]:
+        def read(tx: StoreTransaction) -> Steps[TableView | TableRecord]:
             record = yield from table_rows.require_table(tx, name)
             if is_known(record):
                 return record
+            looks.append(self.files.look(record, looks[-1]))  # while the past is read
             view = yield from (table_rows.named_view if refs_only else table_rows.whole_view)(tx, record)
             return view
 
-        found = self.store.read(look)
+        found = self.store.read(read)
         record = found if isinstance(found, TableRecord) else found.record
         if record.is_dirty and not self.store.is_exclusive_elsewhere:  # the exclusive writer writes the file
             self._publisher.remind(name)
-        return found if isinstance(found, TableRecord) else _loaded(found)
+        return found if isinstance(found, TableRecord) else self._loaded(found, looks[-1])
 
     def load_cached(self, name: Identifier) -> LoadedTable:
         """Return a table at least as new as this process's last commit to it, without a request."""
-        return _loaded(self.store.read_cached(lambda tx: table_rows.load_table(tx, name)))
+        return self._loaded(self.store.read_cached(lambda tx: table_rows.load_table(tx, name)))
+
+    def _loaded(self, view: TableView, look: Look | None = None) -> LoadedTable:
+        """Return a view with its own properties, which the caller may change, and with a metadata file that exists."""
+        record = view.record
+        load = partial(table_rows.load_table, identifier=record.identifier)  # `view` need not have the whole past
+        location = self.files.existing(record, lambda: self.store.read_cached(load), look)
+        if not location and view.metadata.metadata_log:
+            location = view.metadata.metadata_log[-1].metadata_file  # older, as if it were written in the background
+        metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
+        return LoadedTable(record.identifier, record.version, metadata, location or record.metadata_location)
 
     def exists(self, name: Identifier) -> bool:
         """Whether there is such a table."""
@@ -376,19 +400,19 @@ def checked_location(name: Identifier, location: str) -> str:
     return location.rstrip("/")
 
 
-def _loaded(view: TableView) -> LoadedTable:
-    """Return a view with its own properties, which the caller may change, while records are shared."""
-    metadata = view.metadata.model_copy(update={"properties": dict(view.metadata.properties)})
-    return LoadedTable(view.record.identifier, view.record.version, metadata, view.record.metadata_location)
-
-
 def default_location(warehouse: str, name: Identifier, uuid: str) -> str:
     """Return the location of a table in a warehouse; no other table ever has it."""
-    return "/".join((warehouse, *map(_folder, name[:-1]), _unique(name, uuid)))
+    return "/".join((warehouse, *map(_namespace_folder, name[:-1]), _unique(name, uuid)))
 
 
 def _unique(name: Identifier, uuid: str) -> str:
     return f"{_folder(name[-1])}-{uuid[:8]}"
+
+
+def _namespace_folder(level: str) -> str:
+    """Return the folder of a namespace: never one that a table may have, so that no table is inside another."""
+    folder = _folder(level)
+    return f"{folder}_" if LIKE_A_TABLES.fullmatch(folder) else folder
 
 
 def _folder(level: str) -> str:

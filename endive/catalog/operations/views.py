@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pydantic_core import from_json, to_json
 
 from endive.catalog.commit.metadata_files import MetadataFiles, reading_metadata
-from endive.catalog.model.grants import Place
+from endive.catalog.model.grants import Grantee, Place
 from endive.catalog.model.keys import table_key, view_from, view_key, views_in
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.model.view_metadata import check_view_requirements, updated_view
 from endive.catalog.model.view_records import COMMITS_STORED, Json, ViewRecord
-from endive.catalog.operations.grant_rows import forget_place, names_by_uuid
+from endive.catalog.operations.grant_rows import forget_place, names_by_uuid, own
 from endive.catalog.operations.namespaces import require_namespace
 from endive.catalog.operations.requests import KeyedRequest, keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
@@ -138,8 +138,9 @@ class Views:
         location: str | None,
         properties: Mapping[str, str],
         uuid: str | None,
+        owner: Grantee | None = None,
     ) -> LoadedView:
-        """Create a view. `uuid`: given by the caller as an idempotency key."""
+        """Create a view. `uuid`: given by the caller as an idempotency key. `owner`: will manage the view."""
         chosen = uuid or _dashed(self._new_id())
         known = self._store.read(lambda tx: find_view(tx, name)) if uuid is not None else None
         if known is not None and known.uuid == uuid:
@@ -153,7 +154,7 @@ class Views:
             {"action": "add-view-version", "view-version": {**version, "schema-id": -1}},
             {"action": "set-current-view-version", "view-version-id": -1},
         ]
-        return self._create(name, updated_view(name, None, updates, self._clock()))
+        return self._create(name, updated_view(name, None, updates, self._clock()), owner)
 
     def register(self, name: Identifier, metadata_location: str, key: str | None = None) -> LoadedView:
         """Add a view by its metadata file."""
@@ -174,10 +175,10 @@ class Views:
         self._install(record, None, request)
         return _loaded(record)
 
-    def _create(self, name: Identifier, metadata: Json) -> LoadedView:
+    def _create(self, name: Identifier, metadata: Json, owner: Grantee | None) -> LoadedView:
         record = ViewRecord(name, 0, metadata, self._write(metadata, 0))
         try:
-            self._install(record, None)
+            self._install(record, None, owner=owner)
         except (AlreadyInCatalogError, NotInCatalogError):
             self._files.delete(record.metadata_location)
             raise
@@ -214,9 +215,16 @@ class Views:
             text_of(name), f"lost {ATTEMPTS_MAX} races in a row", ATTEMPTS_MAX, "attempts"
         )
 
-    def _install(self, new: ViewRecord, base_version: int | None, request: KeyedRequest | None = None) -> bool:
+    def _install(
+        self,
+        new: ViewRecord,
+        base_version: int | None,
+        request: KeyedRequest | None = None,
+        owner: Grantee | None = None,
+    ) -> bool:
         def put(tx: StoreTransaction, is_retry: bool) -> Steps[bool]:
             done = yield from recorded(tx, request, put_view(tx, new, base_version, is_retry))
+            yield from own(tx, owner, Place("view", uuid=new.uuid))
             return done
 
         return retrying(

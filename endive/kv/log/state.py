@@ -5,23 +5,29 @@ A writer of either kind holds one such state and replaces it when it learns some
 **Reading.** `refreshed` reads WAL entries and then looks for a newer manifest. An entry is deleted only by a garbage
 collector that has read a manifest with a later last compacted entry. The last compacted entry only grows from manifest
 to manifest, and the newest manifest is never deleted. So if no newer manifest has compacted the entries that were read,
-none of them had been deleted before, and what was read is what the log holds. Otherwise it starts over from the newer
-manifest. The same look makes a read fresh: it has everything that was durable when it began.
+none of them had been deleted before, and what was read is what the log holds. The same look makes a read fresh: it has
+everything that was durable when it began.
+
+**A compaction meanwhile.** If a newer manifest has compacted some of the entries that were read, the entries behind its
+last compacted one are as they were read, by the same argument, and so is the part of the listing behind it. Those
+before it are not used: they may have been deleted and created again by a writer that had stalled. If the listing
+shows entries behind it that were not read, because entries before them had been deleted, the refresh starts over.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from endive.errors import AttemptsExhaustedError, MissingObjectError
 from endive.kv.log.intentions import names_in
 from endive.kv.log.recent import Recent
-from endive.kv.log.wal import WAL, WalEntry, decode_entries, paths_between, replay
+from endive.kv.log.wal import WAL, WalEntry, decode_entries, paths_between, read_bodies
 from endive.kv.manifest import StoreManifest
 from endive.kv.manifest_format import MANIFESTS
 from endive.kv.sst.reading import TableCache
 from endive.kv.sst.warming import warm
 from endive.protocol.beside import beside
-from endive.protocol.fencing import contiguous_end
+from endive.protocol.fencing import contiguous_in, listed
 from endive.protocol.requests import GetAll, Steps, ask
 from endive.protocol.sequenced import Numbered, newest, newest_listed
 
@@ -121,27 +127,65 @@ def refreshed(state: StoreState, is_behind: bool = False, read: tuple[WalEntry, 
         if is_behind:
             found = yield from _next_entries(state)
             entries = found if len(found) < READ_AHEAD else None
+        seen: Seen | None = None
         if entries is None:
-            end = yield from contiguous_end(WAL, state.wal_end)
-            entries = yield from replay(state.wal_end, end, state.wal_epoch)
+            seen = yield from _seen(state.wal_end)
         is_behind, read = False, ()
         newer, intentions = yield from look(state.manifest)
         state = replace(state, intentions=intentions)
-        if newer is not None and newer.value.wal_id_last_compacted > state.wal_end:
-            # Entries that were read may be stale, and entries that are missing may have been deleted.
-            state = replace(state_at(newer, state.own_epoch), intentions=intentions)
-            continue
-        if entries is None:
-            raise MissingObjectError(WAL.path_of(state.wal_end + 1))
-        after = state.with_entries(entries)
+        is_compacted = newer is not None and newer.value.wal_id_last_compacted > state.wal_end
+        if newer is not None and is_compacted:
+            kept = behind(newer, seen, state.own_epoch)
+            if kept is None:
+                state = replace(state_at(newer, state.own_epoch), intentions=intentions)
+                continue
+            after = replace(kept, intentions=intentions)
+        else:
+            entries = entries if seen is None else seen.entries(state.wal_end, state.wal_epoch)
+            if entries is None:
+                raise MissingObjectError(WAL.path_of(state.wal_end + 1))
+            after = state.with_entries(entries)
         if newer is None:
             return after
         was_shared = newer.value.shared_epoch == state.manifest.value.shared_epoch
-        state = after.with_manifest(newer)
+        state = after if is_compacted else after.with_manifest(newer)
         if was_shared:
             return state
         # The fences of that epoch may have come after the listing: read again, so that the state includes them.
     raise AttemptsExhaustedError(WAL.prefix, ROUNDS_MAX)
+
+
+class Seen(NamedTuple):
+    """WAL objects behind an entry: the numbers that a listing has shown, and the bodies of those without a gap."""
+
+    after: int
+    numbers: tuple[int, ...]
+    bodies: tuple[bytes | None, ...]
+    """None: the object has vanished since the listing."""
+
+    def entries(self, after: int, epoch: int) -> tuple[WalEntry, ...] | None:
+        """Return all entries behind `after` that the listing shows without a gap; None: not all of them were read."""
+        count = contiguous_in(self.numbers, after) - after
+        first = after - self.after
+        bodies = [body for body in self.bodies[first : first + count] if body is not None]
+        return decode_entries(after, bodies, epoch) if len(bodies) == count else None
+
+
+def _seen(after: int) -> Steps[Seen]:
+    """List the WAL behind an entry, and read what follows it without a gap."""
+    numbers = yield from listed(WAL, after)
+    bodies = yield from read_bodies(after, contiguous_in(numbers, after))
+    return Seen(after, numbers, bodies)
+
+
+def behind(manifest: Numbered[StoreManifest], seen: Seen | None, own_epoch: int) -> StoreState | None:
+    """Return the state of a manifest with the entries behind it that were read before it; None: not all of them were.
+
+    The manifest must be the newest at a time after the reading.
+    """
+    state = state_at(manifest, own_epoch)
+    entries = seen.entries(state.wal_end, state.wal_epoch) if seen is not None else None
+    return None if entries is None else state.with_entries(entries)
 
 
 def look(manifest: Numbered[StoreManifest]) -> Steps[tuple[Numbered[StoreManifest] | None, tuple[str, ...]]]:

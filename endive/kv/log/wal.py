@@ -63,13 +63,17 @@ def decode_entries(after: int, bodies: Sequence[bytes], epoch: int) -> tuple[Wal
     return tuple(entries)
 
 
+def read_bodies(after: int, end: int) -> Steps[tuple[bytes | None, ...]]:
+    """Return the objects of the entries after `after`, up to `end`; None for those that do not exist."""
+    bodies: tuple[bytes | None, ...] = ()
+    for start in range(after, end, REPLAYED_AT_ONCE):
+        found = yield from ask(GetAll(paths_between(start, min(start + REPLAYED_AT_ONCE, end))))
+        bodies += tuple(found)
+    return bodies
+
+
 def replay(after: int, end: int, epoch: int = 0) -> Steps[tuple[WalEntry, ...] | None]:
     """Return the entries after `after`, up to `end`. None: an entry is missing; read the manifest again."""
-    entries: tuple[WalEntry, ...] = ()
-    for start in range(after, end, REPLAYED_AT_ONCE):
-        bodies = yield from ask(GetAll(paths_between(start, min(start + REPLAYED_AT_ONCE, end))))
-        found = tuple(body for body in bodies if body is not None)
-        if len(found) < len(bodies):
-            return None
-        entries += decode_entries(start, found, max([epoch, *(entry.epoch for entry in entries)]))
-    return entries
+    bodies = yield from read_bodies(after, end)
+    found = [body for body in bodies if body is not None]
+    return decode_entries(after, found, epoch) if len(found) == len(bodies) else None

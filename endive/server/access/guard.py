@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Literal
 
 from endive.catalog.catalog import KVCatalog
-from endive.catalog.model.grants import WAREHOUSE, GrantsRecord, Place, Privilege
+from endive.catalog.model.grants import WAREHOUSE, Grantee, GrantsRecord, Place, Privilege
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.operations.grant_rows import find_grants, names_by_uuid, uuid_in_store
@@ -146,7 +146,7 @@ class Guard:
 
     def require(self, privilege: Privilege, namespace: Identifier = ()) -> None:
         """Refuse unless the caller has a privilege on a namespace, or on the warehouse."""
-        self._touch(namespace)
+        self.touch(namespace)
         if not self.may(privilege, namespace):
             raise self.refused(privilege, f"namespace {text_of(namespace)}" if namespace else "the warehouse")
 
@@ -160,7 +160,7 @@ class Guard:
 
         One that does not exist is a 404 only for a caller who could see it there.
         """
-        self._touch(name)
+        self.touch(name)
         if self.may_on(privilege, kind, name):
             return
         if not self._exists(kind, name) and (
@@ -169,7 +169,8 @@ class Guard:
             raise NotInCatalogError(kind.title(), text_of(name))
         raise self.refused(privilege, f"{kind} {text_of(name)}")
 
-    def _touch(self, name: Identifier) -> None:
+    def touch(self, name: Identifier) -> None:
+        """Note a name for the audit log."""
         if name and name not in self.touched:
             self.touched.append(name)
 
@@ -197,11 +198,18 @@ class Guard:
 
     # Ownership.
 
+    def owner_in(self, namespace: Identifier) -> Grantee | None:
+        """Return the grantee that is to manage what the caller creates in a namespace; None if it does anyway."""
+        if self.may(Privilege.MANAGE, namespace):
+            return None
+        self._grants, self._is_newest = None, False  # the creation changes them
+        return self.principal.grantees[0]
+
     def own(self, place: Place, namespace: Identifier) -> None:
-        """Let the caller manage what it has created in a namespace."""
-        if not self.may(Privilege.MANAGE, namespace):
-            self._catalog.grants.grant(self.principal.grantees[0], (Privilege.MANAGE,), place)
-            self._grants, self._is_newest = None, False
+        """Let the caller manage what it has created in a namespace by a commit."""
+        owner = self.owner_in(namespace)
+        if owner is not None:
+            self._catalog.grants.grant(owner, (Privilege.MANAGE,), place)
 
     # Lists.
 

@@ -17,10 +17,10 @@ everything that their tables refer to lies below it. Properties that name code o
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from endive.catalog.commit.manifests import read_list
-from endive.catalog.maintenance.candidates import path_of
+from endive.catalog.maintenance.candidates import is_inside, path_of
+from endive.catalog.maintenance.protection import PATH_PROPERTIES
 from endive.catalog.model.grants import Privilege
 from endive.catalog.model.keys import TABLES, VIEWS, table_key, view_key
 from endive.catalog.model.names import Identifier, text_of
@@ -35,14 +35,6 @@ from endive.server.messages import Json
 from endive.server.names import uuid_of
 from endive.server.routes import Call
 
-PATH_PROPERTIES = (
-    "write.data.path",
-    "write.metadata.path",
-    "write.object-storage.path",
-    "write.folder-storage.path",
-)
-"""Iceberg's properties that name a folder."""
-
 LIST = "a manifest list"
 
 UNSAFE = re.compile(r"(s3|s3a|gs|gcs|adls?|abfss?|wasbs?|hdfs|client|oss|hf)\..*|.*[.-]impl")
@@ -55,18 +47,6 @@ def check_properties(properties: Mapping[str, Any] | None) -> None:
         if UNSAFE.fullmatch(name):
             words = f"The property {name!r} cannot be set through the server: its operator sets it"
             raise HttpError(403, "ForbiddenException", words)
-
-
-def is_inside(location: str, path: str) -> bool:
-    """Whether a file or folder is below a location, in the same kind of storage. A path with `..` is nowhere."""
-    if ".." in path.split("/") or ".." in location.split("/") or not location or _kind(path) != _kind(location):
-        return False
-    return path_of(path).startswith(path_of(location).rstrip("/") + "/")
-
-
-def _kind(location: str) -> str:
-    scheme = urlsplit(location).scheme
-    return {"s3a": "s3", "s3n": "s3", "": "file"}.get(scheme, scheme)
 
 
 def check_new(call: Call, kind: ObjectKind, name: str, location: str | None, properties: Mapping[str, Any]) -> None:
@@ -112,7 +92,7 @@ def check_updates(call: Call, kind: ObjectKind, name: Identifier, updates: Seque
         if location is None:
             _check_first(call, kind, name, updates, str(place))
             location = str(place)
-        elif path_of(str(place)) != path_of(location):
+        elif str(place).rstrip("/") != location.rstrip("/"):  # other spellings may lead elsewhere
             raise _refused(f"the location of a {kind} cannot be changed", str(place))
     for what, path in named:
         if location is None or not is_inside(location, path):
@@ -154,9 +134,9 @@ def _named(updates: Sequence[Json]) -> Iterable[tuple[str, str]]:
 
 def _check_first(call: Call, kind: ObjectKind, name: Identifier, updates: Sequence[Json], location: str) -> None:
     """Check the location of a table that a commit creates: the one that the server chose when it was staged."""
-    given = [str(one["uuid"]) for one in updates if one.get("action") == "assign-uuid" and "uuid" in one]
-    chosen = [call.catalog.tables.location_for(name, uuid.replace("-", ""), None) for uuid in given]
-    if path_of(location) not in {path_of(one) for one in chosen}:
+    given = [uuid_of(str(one["uuid"])) for one in updates if one.get("action") == "assign-uuid" and "uuid" in one]
+    chosen = [call.catalog.tables.location_for(name, uuid.hex, None) for uuid in given if uuid is not None]
+    if location.rstrip("/") not in chosen:
         raise _refused(f"the location of a new {kind} is the server's choice", location)
     if call.catalog.store.read_cached(lambda tx: _is_taken(tx, location, "")):
         raise _refused("another table is in the location", location)

@@ -6,7 +6,8 @@ passes: symmetric algorithms are not accepted, and symmetric keys in the set are
 
 Keys are fetched when they are needed, again every ten minutes, and once more when a token names an unknown key, but not
 more often than every half a minute: the provider may change its keys at any time, and unknown tokens must not make the
-server a source of load. While the provider does not answer, the keys that are known stay valid for a day.
+server a source of load. While the provider does not answer, the keys that are known stay valid for a day. Few requests
+with unknown keys wait for it, others are told to come again: they would take all threads from callers with known keys.
 
 Names and groups get a prefix: a user of the provider who is called like a token of the file is not that caller.
 """
@@ -15,11 +16,11 @@ import json
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from ipaddress import ip_address
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from time import monotonic
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
@@ -27,7 +28,7 @@ import jwt
 
 from endive.errors import ConfigurationError
 from endive.server.access.principals import Principal
-from endive.server.errors import HttpError
+from endive.server.errors import HttpError, try_again
 
 ALGORITHMS = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -40,6 +41,8 @@ LEEWAY_S = 60
 """Difference of clocks that is allowed."""
 FETCH_TIMEOUT_S = 10.0
 FETCH_BYTES_MAX = 1_000_000
+WAITING_MAX = 32
+"""Requests with an unknown key that wait for the provider at the same time."""
 GROUPS_MAX = 200
 TOKEN_BYTES_MAX = 32_768
 
@@ -90,14 +93,16 @@ def _is_safe(url: str) -> bool:
     return parts.scheme == "https" and bool(parts.hostname)
 
 
-class _NoRedirect(HTTPRedirectHandler):
+class NoRedirect(HTTPRedirectHandler):
+    """Raises for a redirect: its place was not checked."""
+
     def redirect_request(self, *_args: Any) -> None:  # noqa: ANN401 - the signature is urllib's
         return None
 
 
 def fetched(url: str) -> bytes:
     """Return the body of a URL; redirects are not followed."""
-    opener = build_opener(_NoRedirect(), HTTPSHandler(context=ssl.create_default_context()))
+    opener = build_opener(NoRedirect(), HTTPSHandler(context=ssl.create_default_context()))
     with opener.open(Request(url, headers={"accept": "application/json"}), timeout=FETCH_TIMEOUT_S) as answer:  # noqa: S310 - checked by _is_safe
         return bytes(answer.read(FETCH_BYTES_MAX))
 
@@ -119,6 +124,7 @@ class Keys:
         self._fetch = fetch
         self._clock_s = clock_s
         self._lock = Lock()
+        self._waiting = BoundedSemaphore(WAITING_MAX)
         self._keys: dict[str, Key] = {}
         self._tried_at_s: float | None = None
         self._fetched_at_s: float | None = None
@@ -126,8 +132,10 @@ class Keys:
     def find(self, key_id: str) -> "Key | None":
         """Return a key; None if the provider has none of this id."""
         key = self._keys.get(key_id)
-        if (key is None or self._age_s() > REFRESH_S) and self._lock.acquire(blocking=key is None):
-            try:  # with a known key, one request fetches and the others go on
+        if key is None:
+            self._wait_for_keys()
+        elif self._age_s() > REFRESH_S and self._lock.acquire(blocking=False):
+            try:  # one request fetches, and the others go on with the known key
                 self._refresh()
             finally:
                 self._lock.release()
@@ -135,18 +143,31 @@ class Keys:
             raise HttpError(503, "ServiceUnavailableException", "The identity provider's keys cannot be fetched")
         return self._keys.get(key_id)
 
+    def _wait_for_keys(self) -> None:
+        if self._was_tried() and not self._lock.locked():
+            return
+        if not self._waiting.acquire(blocking=False):
+            raise try_again("The identity provider's keys are being fetched; nothing was done")
+        try:
+            with self._lock:
+                self._refresh()
+        finally:
+            self._waiting.release()
+
     def _age_s(self) -> float:
         return float("inf") if self._fetched_at_s is None else self._clock_s() - self._fetched_at_s
 
+    def _was_tried(self) -> bool:
+        return self._tried_at_s is not None and self._clock_s() - self._tried_at_s < UNKNOWN_KEY_S
+
     def _refresh(self) -> None:
-        now_s = self._clock_s()
-        if self._tried_at_s is not None and now_s - self._tried_at_s < UNKNOWN_KEY_S:
+        if self._was_tried():
             return
-        self._tried_at_s = now_s
+        self._tried_at_s = now_s = self._clock_s()
         try:
             self._keys = _usable(json.loads(self._fetch(self._url())))
             self._fetched_at_s = now_s
-        except (OSError, URLError, ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError):
+        except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError):
             return  # the known keys stay
 
     def _url(self) -> str:

@@ -16,6 +16,7 @@ from endive.server.messages import (
     CreateNamespace,
     CreateTable,
     CreateView,
+    RegisterTable,
     Rename,
     UpdateProperties,
 )
@@ -65,11 +66,13 @@ def on_view(privilege: Privilege) -> Rule:
 def registering(call: Call) -> None:
     """Require `manage` on the warehouse: a metadata file may name any file that the server can read."""
     call.guard.require(Privilege.MANAGE)
+    call.guard.touch((*call.namespace, call.request.decoded(RegisterTable).name))
 
 
 def creating_namespace(call: Call) -> None:
     """Require the privilege to create in the namespace around the new one, or in the warehouse."""
     asked = call.request.decoded(CreateNamespace)
+    call.guard.touch(tuple(asked.namespace))
     call.guard.require(Privilege.CREATE, tuple(asked.namespace)[:-1])
     check_namespace(call, asked.properties)
 
@@ -84,6 +87,7 @@ def creating_table(call: Call) -> None:
     """Require the privilege to create in the namespace in the path."""
     call.guard.require(Privilege.CREATE, call.namespace)
     asked = call.request.decoded(CreateTable)
+    call.guard.touch((*call.namespace, asked.name))
     check_new(call, "table", asked.name, asked.location, asked.properties or {})
 
 
@@ -91,6 +95,7 @@ def creating_view(call: Call) -> None:
     """Require the privilege to create in the namespace in the path."""
     call.guard.require(Privilege.CREATE, call.namespace)
     asked = call.request.decoded(CreateView)
+    call.guard.touch((*call.namespace, asked.name))
     check_new(call, "view", asked.name, asked.location, asked.properties or {})
 
 
@@ -115,6 +120,7 @@ def committing_all(call: Call) -> None:
 def require_commit(call: Call, name: Identifier, asked: CommitTable) -> None:
     """Refuse a commit. A commit that creates its table fails if the table exists, so it needs no privilege on it."""
     if any(one.get("type") == "assert-create" for one in asked.requirements):
+        call.guard.touch(name)
         call.guard.require(Privilege.CREATE, name[:-1])
     else:
         call.guard.require_on(Privilege.WRITE, "table", name)
@@ -128,6 +134,7 @@ def renaming(kind: ObjectKind) -> Rule:
         asked = call.request.decoded(Rename)
         source, target = asked.source, asked.destination
         call.guard.require_on(Privilege.MANAGE, kind, (*source.namespace, source.name))
+        call.guard.touch((*target.namespace, target.name))
         if source.namespace != target.namespace:
             call.guard.require(Privilege.CREATE, tuple(target.namespace))
 

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from endive.catalog.maintenance.protection import PATH_PROPERTIES
 from endive.server.errors import HttpError
 
 SCHEMES = ("s3", "s3a", "s3n")
 WILD = frozenset("*?$\\")
 """Signs with a meaning in a policy: a folder that has one is never put into a policy."""
-
-PATH_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 
 
 @dataclass(frozen=True)

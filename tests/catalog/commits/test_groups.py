@@ -253,7 +253,7 @@ def test_members_of_an_interrupted_leader_go_on(
     group = [Waiting(sets(a="1"), "one"), Waiting(sets(b="2"), "two")]
     queue.waiting.append(group[1])
 
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patch:
