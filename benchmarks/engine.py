@@ -1,21 +1,26 @@
 """The compiled engine against the readable one, on the same configurations in the same run, by CPU time.
 
-python -m benchmarks.engine        writes results/engine.json
+python -m benchmarks.engine                              writes results/engine.json
+python -m benchmarks.engine --before ../endive-before    three cases in turns with an older checkout (see `beside`),
+                                                         and writes results/engine_before.json
 
 Where the readable engine would take minutes, it runs a shorter time and its CPU time is scaled by the number of
 operations (requests, catalog reads, commits), which both engines count alike; such rows say so. The results of every
 pair of runs of equal length are compared, and must be equal row for row.
 """
 
+import argparse
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 from numba import njit
 
+from benchmarks.beside import beside, commit_of, cpu_s_of, run_in
 from benchmarks.report import HERE, save, spread
 from endive.sim.config.configuration import Settings, load_configuration
 from endive.sim.engine import kernel
@@ -149,19 +154,21 @@ print(took, peak_kib / 1024, rows)
 """
 
 
+HALF = (
+    "transaction.inter_arrival={ scale = 20 }",
+    "transaction.operation_types={ fast_append = 0.5, validated_overwrite = 0.5 }",
+)
+
+
 def big_run() -> dict[str, object]:
     """180,000 transactions in one hour, half of them validated overwrites, in a process of its own."""
-    overrides = [
-        "transaction.inter_arrival={ scale = 20 }",
-        "transaction.operation_types={ fast_append = 0.5, validated_overwrite = 0.5 }",
-    ]
     samples = []
     for _ in range(SAMPLES):
-        command = [sys.executable, "-c", BIG, BASE, *overrides]
+        command = [sys.executable, "-c", BIG, BASE, *HALF]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         samples.append([float(number) for number in output])
     return {
-        "overrides": overrides,
+        "overrides": list(HALF),
         "transactions": int(samples[0][2]),
         "cpu_s": spread([sample[0] for sample in samples]),
         "peak_mib": spread([sample[1] for sample in samples]),
@@ -169,7 +176,38 @@ def big_run() -> dict[str, object]:
     }
 
 
+CAPACITIES = (
+    "capacity", "configs/capacity.toml", "--vary", "storage.provider=s3,s3x,azure,azurex,gcp", "--vary",
+    "catalog.num_tables=1,10,20", "--json",
+)  # fmt: skip
+
+
+def cpu_s(tree: Path, *overrides: str) -> float:
+    """Return the CPU seconds of one simulated hour in a checkout, the compiled code cached."""
+    return float(run_in(tree, "-c", BIG, "configs/fast_append_s3.toml", *overrides).split()[0])
+
+
+def compare(before: Path) -> None:
+    """Print and write the cases whose time the drawing of sums shortened, beside an older checkout."""
+    overwrites = ("transaction.inter_arrival.median=50", OVERWRITES)
+    rows = [
+        beside(before, "180,000 transactions, half validated overwrites, CPU s", 0.6, lambda tree: cpu_s(tree, *HALF)),
+        beside(before, "validated overwrite only, 50 ms, CPU s", 0.05, lambda tree: cpu_s(tree, *overwrites)),
+        beside(
+            before, "capacity of 5 providers x 3 table counts, CPU s with start", 10,
+            lambda tree: cpu_s_of(tree, "-m", "endive", *CAPACITIES),
+        ),
+    ]  # fmt: skip
+    print(f"wrote {save('engine_before', {'before': commit_of(before), 'cases': rows})}")
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", type=Path, help="an older checkout: compare with it, and nothing else")
+    before = parser.parse_args().before
+    if before:
+        compare(before)
+        return
     simulate(CASES[0].settings(60_000), SEED)  # compile first
     body = {
         "configuration": "configs/fast_append_s3.toml, with overrides; seed 42",

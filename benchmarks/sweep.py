@@ -3,6 +3,7 @@
     command    the group of providers, tables and mixes (900 experiments, 5 seeds), and all published groups (1,610
                experiments, 5 seeds), each by the command that a user gives, in an empty directory
     bucket     all published groups by the command, into a directory and into a bucket of SeaweedFS, one after the other
+    before     all published groups by the command, in an older checkout and in this one (`--before`; see `beside`)
     pool       the same bins of one group by Spark and by `multiprocessing.Pool`, alternating, with as many processes as
                there are cores
 
@@ -23,6 +24,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from benchmarks.beside import beside, commit_of, run_in
 from benchmarks.report import HERE, RESULTS, save, spread
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.execute import execute, sweep_job
@@ -90,6 +92,22 @@ def command(files: Sequence[Path]) -> dict[str, object]:
         }
 
 
+def compare(before: Path, short: bool) -> None:
+    """Print the seconds of all published groups, from the command to the report, beside an older checkout."""
+    names = [f"configs/sweeps/published/{SHORT_GROUP if short else '*'}.toml"]
+
+    def wall_s(tree: Path) -> float:
+        files = sorted(str(path.relative_to(tree)) for name in names for path in tree.glob(name))
+        with tempfile.TemporaryDirectory() as place:
+            started = time.perf_counter()
+            run_in(tree, "-m", "endive", "sweep", *files, "--out", f"{place}/out")
+            return time.perf_counter() - started
+
+    row = beside(before, "the 8,050-run suite, command to report, s", 300, wall_s, rounds=1)
+    if not short:
+        print(f"wrote {save('sweep_before', {'before': commit_of(before), 'cases': [row]})}")
+
+
 def by_spark(plan: Plan) -> tuple[float, float]:
     """Return the seconds of the session with the runs, and of the runs alone."""
     with tempfile.TemporaryDirectory() as place:
@@ -152,9 +170,13 @@ def overhead(repeats: int) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--before", type=Path, help="an older checkout: all published groups there and here, once each")
     parser.add_argument("--short", action="store_true", help="the smallest group, once; nothing is written")
     chosen = parser.parse_args()
     files = [PUBLISHED / f"{SHORT_GROUP}.toml"] if chosen.short else sorted(PUBLISHED.glob("*.toml"))
+    if chosen.before:
+        compare(chosen.before, chosen.short)
+        return
     path = RESULTS / "sweep.json"
     body = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not chosen.short else {}
     body = {key: body[key] for key in ("commands", "bucket", "pool") if key in body} | {"unit": "seconds"}

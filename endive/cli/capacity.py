@@ -159,10 +159,11 @@ def _show_saved(place: str, sweep: str | None, endpoint: str | None, success: fl
         from endive.pipeline.results import HEADINGS, series_cells  # noqa: PLC0415
 
     results = open_results(place, sweep, endpoint)
-    groups = results.groups_at(success)
     if as_json:
-        output.print_json(json.dumps([{"title": title, "series": rows} for title, rows in groups.items()]))
+        output.print_json(json.dumps(results.group_documents(success)))
         return
-    for title, rows in groups.items():
+    for title, rows in results.groups_at(success).items():
         grid = Grid((title, *HEADINGS), [(row["series"] or "", *series_cells(row)) for row in rows])
         output.print(rich_table(grid))
+    for note in results.footnotes:
+        output.print(note, soft_wrap=True, markup=False)

@@ -179,6 +179,8 @@ def run_and_show(plan: Plan, target: Target, where: Where, report: bool, as_json
         return
     for title, rows in results.groups.items():
         output.print(_series_table(title, rows))
+    for note in results.footnotes:
+        output.print(note, soft_wrap=True, markup=False)
     if not target.is_alone:
         output.print(f"measures: {shown(results.files.place('measures'))}", soft_wrap=True, markup=False)
     if page:

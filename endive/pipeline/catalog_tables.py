@@ -50,6 +50,7 @@ from endive.pipeline.table_files import (
 )
 from endive.pipeline.transactions import read_transactions
 from endive.sim.results.columns import SCHEMA as TRANSACTION_SCHEMA
+from endive.sim.results.labels import TRUST
 from endive.spark.source.committing import Written, commit, found
 from endive.spark.source.options import Place, WriteOptions, open_catalog
 from endive.spark.source.types import struct_of
@@ -61,7 +62,7 @@ NAMESPACE = "sweep"
 NUMBER = pa.float64()
 PLAIN = {
     "family": TEXT, "experiment": TEXT, "load": NUMBER, "duration_ms": NUMBER, "window_start_ms": NUMBER,
-    "window_end_ms": NUMBER, "config": TEXT,
+    "window_end_ms": NUMBER, "config": TEXT, TRUST: TEXT,
 }  # fmt: skip
 """Columns that the experiments of every sweep have; parameters differ from sweep to sweep."""
 

@@ -30,7 +30,7 @@ from endive.errors import ResultError, SparkUnavailableError
 from endive.pipeline.curves import curves, curves_of
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.estimates import EXPERIMENT, estimates_of, over_seeds
-from endive.pipeline.run_rows import METRICS, RUN_SCHEMA
+from endive.pipeline.run_rows import METRICS, RECORDED, RUN_SCHEMA
 from endive.pipeline.saved_sweep import RUN, SavedSweep, sorted_by
 from endive.pipeline.transactions import TransactionDataSet
 from endive.spark.naming import named
@@ -39,6 +39,8 @@ ROWS_HERE_MAX = 50_000
 """Up to so many runs, means and curves are computed in this process by the same functions: a second, in which Spark SQL
 would not even have started."""
 
+MEASURES_VERSION = 2
+"""Rises when measures get other columns; those of an older number are computed again. 2: prices and trust."""
 TABLES = ("runs", "experiments", "curves")
 INPUTS = "measures/inputs.json"
 TRANSACTIONS = "measures/transactions"
@@ -102,7 +104,7 @@ def _inputs(sweep: SavedSweep) -> dict[str, Any]:
     """Return the inputs of the measures: the plan, the files by size and time, and the version of the code."""
     infos = [info for prefix in (sweep.plan_name, "runs/part-") for info in sweep.directory.list(prefix)]
     files = {info.path: [info.size_bytes, info.modified_unix_ms] for info in infos}
-    return {"version": __version__, "plan": sweep.about.get("plan"), "files": files}
+    return {"version": __version__, "measures": MEASURES_VERSION, "plan": sweep.about.get("plan"), "files": files}
 
 
 def consolidate_transactions(sweep: SavedSweep, runs: pa.Table, spark: SparkSession) -> tuple[pa.Table, list[str]]:
@@ -116,8 +118,8 @@ def consolidate_transactions(sweep: SavedSweep, runs: pa.Table, spark: SparkSess
     target = f"{TRANSACTIONS}/part-{secrets.token_hex(4)}"
     data_set = TransactionDataSet(sweep.directory, target, sweep.parameters, values, sweep.windows)
     rows, files = data_set.write(list(zip(*(done[name].to_pylist() for name in RUN), strict=True)), spark)
-    recorded = runs.select([name for name in RUN_SCHEMA.names if name not in METRICS or name == "cpu_s"])
-    computed = rows.select([*RUN, *(name for name in METRICS if name != "cpu_s")])
+    recorded = runs.select([name for name in RUN_SCHEMA.names if name not in METRICS or name in RECORDED])
+    computed = rows.select([*RUN, *(name for name in METRICS if name not in RECORDED)])
     return recorded.join(computed, list(RUN)).select(RUN_SCHEMA.names), files
 
 

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from endive.sim.results.labels import ORDER, TRUST
+from endive.sim.results.prices import NAME as DOLLARS
 from endive.spark.schemas import quoted, spark_schema
 
 FOLLOWS = 0.5
@@ -30,6 +32,8 @@ class Point:
     success: float
     p99_ms: float | None = None
     overhead: float | None = None
+    dollars: float | None = None
+    """Of requests, for a million commits."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Curve:
     """The sustainable throughput."""
     usable_p99_ms: float | None = None
     usable_overhead: float | None = None
+    usable_dollars_per_million_commits: float | None = None
     fails_from_load: float | None = None
     """The lowest load that misses the success target. None: none does."""
 
@@ -69,6 +74,7 @@ def curve_of(points: Sequence[Point], success_target: float) -> Curve:
         usable_committed_per_s=sustainable.committed_per_s if sustainable else None,
         usable_p99_ms=sustainable.p99_ms if sustainable else None,
         usable_overhead=sustainable.overhead if sustainable else None,
+        usable_dollars_per_million_commits=sustainable.dollars if sustainable else None,
         fails_from_load=fails.load if fails else None,
     )
 
@@ -107,7 +113,7 @@ def as_closed_loop(points: Sequence[Point]) -> list[Point]:
     return [replace(point, offered_per_s=point.load * each_per_s) for point in points]
 
 
-MEANS = ("offered_per_s", "committed_per_s", "success", "all_p99_ms", "overhead")
+MEANS = ("offered_per_s", "committed_per_s", "success", "all_p99_ms", "overhead", DOLLARS)
 """The metrics of an experiment that its point needs."""
 
 
@@ -126,6 +132,7 @@ CURVE_FIELDS = [
     pa.field("series", pa.string()),
     pa.field("loads", pa.int64()),
     *(pa.field(name, pa.float64()) for name in Curve.__dataclass_fields__ if name != "loads"),
+    pa.field(TRUST, pa.string()),  # the weakest label of its experiments
 ]
 
 
@@ -143,7 +150,7 @@ def curves(experiments: DataFrame, about: Mapping[str, Any]) -> DataFrame:
         return _row(series, groups, tuple(parameters))
 
     columns = [_without_load(name, groups.values()).alias(_plain(name)) for name in parameters]
-    needed = experiments.select("family", *columns, "load", "seeds_done", *MEANS)
+    needed = experiments.select("family", *columns, "load", TRUST, "seeds_done", *MEANS)
     keys = [f"{quoted(name)} {kind}" for name, kind in {"family": "string", **parameters}.items()]
     schema = ", ".join([*keys, spark_schema(CURVE_FIELDS)])
     return needed.groupBy("family", *map(_plain, parameters)).applyInArrow(row_of, schema)
@@ -159,7 +166,7 @@ def curves_of(experiments: pa.Table, about: Mapping[str, Any]) -> pa.Table:
         loaded = pa.array([group["name"] for group in groups.values() if group["load_key"] == name], pa.string())
         column = experiments[name].combine_chunks()
         columns[_plain(name)] = pc.if_else(pc.is_in(columns["family"], loaded), pa.scalar(None, column.type), column)
-    columns |= {name: experiments[name].combine_chunks() for name in ("load", "seeds_done", *MEANS)}
+    columns |= {name: experiments[name].combine_chunks() for name in ("load", TRUST, "seeds_done", *MEANS)}
     needed = pa.table(columns)
     for place, row in enumerate(needed.select(["family", *map(_plain, parameters)]).to_pylist()):
         series.setdefault(tuple(row.values()), []).append(place)
@@ -179,7 +186,12 @@ def _row(series: pa.Table, groups: Mapping[str, Mapping[str, Any]], parameters: 
     if group["load_unit"] != "arrivals/s":
         points = as_closed_loop(points)
     values = {name: rows[0][_plain(name)] for name in parameters}
-    curve = {"series": series_in_words(values, group), **asdict(curve_of(points, group["success_target"]))}
+    labels = [row[TRUST] for row in rows if row[TRUST] is not None]
+    curve = {
+        "series": series_in_words(values, group),
+        **asdict(curve_of(points, group["success_target"])),
+        TRUST: min(labels, key=ORDER.index, default=None),
+    }
     keys = {"family": series["family"], **{name: series[_plain(name)] for name in parameters}}
     columns = {field.name: pa.array([curve[field.name]], field.type) for field in CURVE_FIELDS}
     return pa.table({**{name: column.slice(0, 1) for name, column in keys.items()}, **columns})

@@ -27,6 +27,8 @@ from endive.pipeline.parameters import parameter_columns
 from endive.pipeline.plan import Plan, Run
 from endive.pipeline.run_rows import RUN_SCHEMA, with_later_columns
 from endive.pipeline.sweep_file import ExperimentGroup, offered_load
+from endive.sim.results.labels import TRUST
+from endive.sim.results.trust import trust_of
 from endive.version import version
 
 ABOUT = "about.json"
@@ -146,6 +148,7 @@ def experiments_table(plan: Plan) -> pa.Table:
             "window_start_ms": pa.array([one.window.start_ms for one in settings], pa.float64()),
             "window_end_ms": pa.array([one.window.end_ms for one in settings], pa.float64()),
             "config": [one.text for one in settings],
+            TRUST: [trust_of(one) for one in settings],
             **parameter_columns([experiment for _, experiment in plan.experiments], list(varied)),
         }
     )
@@ -174,8 +177,8 @@ def _model(group: ExperimentGroup) -> dict[str, Any]:
 
 
 def plan_digest(about: Mapping[str, Any], experiments: pa.Table) -> str:
-    """Return the digest that distinguishes plans."""
-    content = [{**about, "created": None}, experiments.to_pylist()]
+    """Return the digest that distinguishes plans. Labels of trust follow from the configurations."""
+    content = [{**about, "created": None}, experiments.drop_columns([TRUST]).to_pylist()]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

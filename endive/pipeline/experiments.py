@@ -74,7 +74,7 @@ def _write(
             result = load_result(path).with_window(found[directory].window)
             writer.write_table(_labelled(result, directory.name))
             run = experiment_name(found[directory]), result.seed
-            rows[run] = done_row(*run, result.summary, None, result.counters)
+            rows[run] = done_row(*run, result.summary, None, result.counters, found[directory])
 
 
 def _labelled(result: Result, experiment: str) -> pa.Table:

@@ -15,6 +15,8 @@ from endive.report import Picture
 from endive.report.formatting import NONE, label_of, number, title_of
 from endive.report.reading import read_measure
 from endive.sim.results.display import Grid
+from endive.sim.results.labels import TRUST, explained, mark_for
+from endive.sim.results.prices import NAME as DOLLARS
 from endive.wording import counted
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 Measure = Literal["runs", "experiments", "curves", "breakdown", "counters"]
 
-HEADINGS = ("sustainable load", "commits/s", "p99 ms", "saturates at", "peak commits/s")
+HEADINGS = ("sustainable load", "commits/s", "p99 ms", "$/million", "saturates at", "peak commits/s")
 """Columns of the table of series; `series_cells` gives their values."""
 
 
@@ -89,6 +91,11 @@ class SweepResults:
         return SavedSweep(SweepDirectory.at(self.files)).in_order(series)
 
     @property
+    def footnotes(self) -> list[str]:
+        """A line for each part of the model that was not checked; figures that rest on one are marked."""
+        return explained(group.get("trust", {}) for group in self.about["families"])
+
+    @property
     def failures(self) -> list[dict[str, Any]]:
         """The runs that failed or crashed: group, experiment, seed, status and message."""
         columns = ["family", "experiment", "seed", "status", "message"]
@@ -108,16 +115,26 @@ class SweepResults:
             "success_target": self.about["success_target"],
             "runs": len(self.measures("runs")),
             "failures": self.failures,
-            "groups": [{"title": title, "series": rows} for title, rows in self.groups.items()],
+            "groups": self.group_documents(),
         }
+
+    def group_documents(self, success: float | None = None) -> list[dict[str, Any]]:
+        """Return title, series and labels of trust of each group, for JSON, for another success target if given."""
+        labels = [group.get("trust", {}) for group in self.about["families"]]
+        rows = self.groups_at(success).items()
+        return [
+            {"title": title, "series": series, "trust": trust}
+            for (title, series), trust in zip(rows, labels, strict=True)
+        ]
 
     def __repr__(self) -> str:
         blocks = [_text_table(title, rows) for title, rows in self.groups.items()]
-        return "\n\n".join([*blocks, self._footer()])
+        return "\n\n".join([*blocks, "\n".join([*self.footnotes, self._footer()])])
 
     def _repr_html_(self) -> str:
         blocks = [_html_table(title, rows) for title, rows in self.groups.items()]
-        return "\n".join([*blocks, f"<p>{escape(self._footer())}</p>"])
+        notes = [f"<p>{escape(note)}</p>" for note in (*self.footnotes, self._footer())]
+        return "\n".join([*blocks, *notes])
 
     def _footer(self) -> str:
         runs, failed = len(self.measures("runs")), len(self.failures)
@@ -127,15 +144,18 @@ class SweepResults:
 def series_cells(row: Mapping[str, Any]) -> list[str]:
     """Return the values of `HEADINGS` for one series.
 
-    `≥ 16`: every load up to the highest, 16, reaches the success target. `< 2`: the lowest load, 2, misses it.
+    `≥ 16`: every load up to the highest, 16, reaches the success target. `< 2`: the lowest load, 2, misses it. `†`: the
+    figure rests on a part of the model that was not checked.
     """
     load, fails = row["usable_load"], row["fails_from_load"]
     if load is None:
         sustainable = NONE if fails is None else f"< {label_of(fails)}"
     else:
         sustainable = f"≥ {label_of(load)}" if fails is None else label_of(load)
-    throughput, p99_ms = number(row["usable_committed_per_s"]), number(row["usable_p99_ms"])
-    return [sustainable, throughput, p99_ms, label_of(row["saturation_load"]), number(row["peak_committed_per_s"])]
+    figures = [number(row.get(f"usable_{name}")) for name in ("committed_per_s", "p99_ms", DOLLARS)]
+    cells = [sustainable, *figures, label_of(row["saturation_load"]), number(row["peak_committed_per_s"])]
+    mark = mark_for(row.get(TRUST))
+    return [cell if cell == NONE else cell + mark for cell in cells]
 
 
 def parameters_of(row: Mapping[str, Any]) -> str:

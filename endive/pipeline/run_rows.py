@@ -11,8 +11,11 @@ import pyarrow as pa
 
 from endive.pipeline.breakdown import breakdown_of
 from endive.pipeline.counters import counters_text
+from endive.sim.config.configuration import Settings
 from endive.sim.operations import SPECIFIED_TYPES
 from endive.sim.results.columns import REASONS, REQUESTS, TIME_PURPOSES
+from endive.sim.results.prices import NAME as DOLLARS
+from endive.sim.results.prices import dollars_per_million_commits
 from endive.sim.results.summary import QUANTILES, LatencyMetrics, Summary
 
 OPERATIONS = ("all", *SPECIFIED_TYPES)
@@ -49,23 +52,30 @@ RUN_SCHEMA = pa.schema(
         ),
         pa.field("breakdown", pa.string()),  # by class and by table; see `breakdown`
         pa.field("counters", pa.string()),  # requests and outcomes of the whole run; see `counters`
+        pa.field(DOLLARS, pa.float64()),  # of requests; see `endive.sim.results.prices`
     ]
 )
 """One row for each run. Null: the run has no such metric."""
 
-LATER_COLUMNS = ("breakdown", "counters")
+LATER_COLUMNS = ("breakdown", "counters", DOLLARS)
 """Columns that rows of older versions do not have."""
 
-METRICS = tuple(
-    name for name in RUN_SCHEMA.names if name not in ("experiment", "seed", "status", "message", *LATER_COLUMNS)
-)
+NO_METRICS = ("experiment", "seed", "status", "message", "breakdown", "counters")
+METRICS = tuple(name for name in RUN_SCHEMA.names if name not in NO_METRICS)
 """The numeric columns, which have a mean over seeds."""
+RECORDED = ("cpu_s", DOLLARS)
+"""Metrics that do not follow from a run's transactions."""
 
 
 def done_row(
-    experiment: str, seed: int, summary: Summary, cpu_s: float | None, counters: Mapping[str, int] | None = None
+    experiment: str,
+    seed: int,
+    summary: Summary,
+    cpu_s: float | None,
+    counters: Mapping[str, int] | None = None,
+    settings: Settings | None = None,
 ) -> dict[str, Any]:
-    """Return the row of a run that has finished."""
+    """Return the row of a run that has finished; with counters and settings, with the price of its requests."""
     return {
         "experiment": experiment,
         "seed": seed,
@@ -80,6 +90,7 @@ def done_row(
         **_latencies(summary.latency),
         "breakdown": breakdown_of(summary),
         "counters": counters_text(counters),
+        DOLLARS: dollars_per_million_commits(settings, counters) if settings and counters is not None else None,
     }
 
 
@@ -96,7 +107,8 @@ def with_later_columns(rows: pa.Table) -> pa.Table:
     for name in LATER_COLUMNS:
         if name not in rows.column_names:
             place = min(RUN_SCHEMA.names.index(name), rows.num_columns)
-            rows = rows.add_column(place, RUN_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.string()))
+            field = RUN_SCHEMA.field(name)
+            rows = rows.add_column(place, field, pa.nulls(rows.num_rows, field.type))
     return rows
 
 

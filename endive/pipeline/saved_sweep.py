@@ -15,6 +15,7 @@ from endive.pipeline.counters import counters_table
 from endive.pipeline.directory import ABOUT, SweepDirectory, first_line, read_parquet
 from endive.pipeline.estimates import EXPERIMENT
 from endive.pipeline.run_rows import RUN_SCHEMA
+from endive.sim.results.labels import TRUST
 from endive.sim.results.summary import Window
 
 RUN = ("experiment", "seed")
@@ -65,7 +66,10 @@ class SavedSweep:
         name = self.plan_name
         try:
             table = read_parquet(self.directory.read(name) or b"")
-            plan = table.select([*EXPERIMENT, "load", *WINDOW, *(name for name in table.column_names if "." in name)])
+            if TRUST not in table.column_names:  # an older version wrote the plan
+                table = table.append_column(TRUST, pa.nulls(table.num_rows, pa.string()))
+            parameters = (name for name in table.column_names if "." in name)
+            plan = table.select([*EXPERIMENT, "load", TRUST, *WINDOW, *parameters])
         except (pa.ArrowException, OSError, KeyError) as error:
             problem = f"cannot be read as the experiments of a sweep ({first_line(error)})"
             raise ResultError(self.directory.place(name), problem, f"{REPEAT}, or {NO_SWEEP}") from error
@@ -128,7 +132,7 @@ class SavedSweep:
         return counters_table(runs, self._first_columns())
 
     def _first_columns(self) -> list[str]:
-        return [*EXPERIMENT, *self.parameters.names, "load"]
+        return [*EXPERIMENT, *self.parameters.names, "load", TRUST]
 
     def in_order(self, series: pa.Table) -> pa.Table:
         """Return series in the order in which the sweep files name them."""

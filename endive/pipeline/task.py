@@ -188,7 +188,8 @@ def _run(job: SweepJob, run: Run, attempt: int, crashes: int, kept: list[pa.Tabl
             summary, counters, transactions = _simulate(job, run)
             if transactions is not None:
                 kept.append(of_run(transactions, run))
-            return done_row(experiment, seed, summary, time.process_time() - started_s, counters)
+            settings = _settings(*job.configurations[experiment])
+            return done_row(experiment, seed, summary, time.process_time() - started_s, counters, settings)
         except ResultError:
             raise
         except Exception as error:  # noqa: BLE001 - any error concerns this run only

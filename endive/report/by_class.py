@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from endive.report.formatting import is_missing, label_of, number, share, title_of, with_interval
+from endive.report.formatting import NONE, is_missing, label_of, number, share, title_of, with_interval
 from endive.report.groups import ReportGroup
 from endive.report.reading import Results
+from endive.report.trust import mark_of_row
 
 ROWS_MAX = 300
 """More rows than this nobody reads; `measures/breakdown.parquet` has them all."""
@@ -32,15 +33,15 @@ def breakdown_of(results: Results, group: ReportGroup) -> Breakdown:
 
 def _row(group: ReportGroup, row: dict[Any, Any]) -> tuple[str, ...]:
     name = f"table {row['name']}" if row["by"] == "table" else str(row["name"])
-    return (
-        _experiment(group, row),
-        name,
+    mark = mark_of_row(group, row)
+    figures = (
         with_interval(row["committed_per_s"], row["committed_per_s_ci"]),
         share(row["success"]),
         number(row["retries_mean"]),
         number(row["p50_ms"]),
         number(row["p99_ms"]),
     )
+    return (_experiment(group, row), name, *(text if text == NONE else text + mark for text in figures))
 
 
 def _experiment(group: ReportGroup, row: dict[Any, Any]) -> str:

@@ -16,6 +16,7 @@ import pandas as pd
 from endive.report.formatting import NONE, label_of, sort_key, title_of
 from endive.report.metrics import CURVE_METRICS, OPERATIONS, PURPOSES, QUANTILES, RATES
 from endive.report.reading import GroupAbout, Results
+from endive.sim.results.labels import TRUST
 
 DIGITS = 6
 """Significant digits of the metrics in the page; they bound its size."""
@@ -218,7 +219,7 @@ def _series(curves: pd.DataFrame, parameters: Sequence[Parameter]) -> pd.DataFra
     """Return one row for each series, with a name even where nothing but the load varies."""
     names = [str(name) if name else "all" for name in curves["series"].fillna("")]
     columns = [parameter.field for parameter in parameters]
-    return _rounded(curves[[*columns, *CURVE_METRICS]]).assign(series=names)
+    return _rounded(curves[[*columns, *CURVE_METRICS, TRUST]]).assign(series=names)
 
 
 def _in_order(series: pd.DataFrame, parameters: Sequence[Parameter]) -> pd.DataFrame:

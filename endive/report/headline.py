@@ -6,7 +6,7 @@ from typing import Any
 
 from endive.report.formatting import is_missing, label_of, number, share, with_interval
 from endive.report.groups import ReportGroup
-from endive.report.trust import mark_of_group
+from endive.report.trust import mark_of_group, mark_of_row
 
 PROVIDER = "storage.provider"
 
@@ -61,7 +61,8 @@ def _by_provider(group: ReportGroup, rows: Sequence[SeriesRow]) -> list[tuple[st
     if field is None:
         return []
     providers = dict.fromkeys(str(row[field]) for row in rows)
-    return [(name, _range(group, [row for row in rows if row[field] == name])) for name in providers]
+    of_each = {name: [row for row in rows if row[field] == name] for name in providers}
+    return [(name, _range(group, own) + max(mark_of_row(group, row) for row in own)) for name, own in of_each.items()]
 
 
 def _range(group: ReportGroup, rows: Sequence[SeriesRow]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from endive.sim.operations import SPECIFIED_TYPES
 from endive.sim.results import summary
 from endive.sim.results.columns import TIME_PURPOSES
+from endive.sim.results.labels import TRUST
 
 OPERATIONS = ("all", *SPECIFIED_TYPES)
 """Operation types, and all of them together."""
@@ -49,9 +50,12 @@ CURVE_METRICS = (
     "usable_committed_per_s",
     "usable_p99_ms",
     "usable_overhead",
+    "usable_dollars_per_million_commits",
     "fails_from_load",
 )
-CURVE_COLUMNS = ("family", "series", *CURVE_METRICS)
+LATER_COLUMNS = ("usable_dollars_per_million_commits", TRUST)
+"""Columns of curves that measures of version 0.1.0 do not have."""
+CURVE_COLUMNS = ("family", "series", *(name for name in CURVE_METRICS if name not in LATER_COLUMNS))
 BREAKDOWN_METRICS = ("committed_per_s", "success", "retries_mean", "p50_ms", "p99_ms")
 BREAKDOWN_COLUMNS = (
     "family",

@@ -35,6 +35,7 @@ from endive.report.static import VEGA_LITE, file_name, pictures_of
 from endive.report.theme import CONFIG, DARK, LIGHT, css_variables
 from endive.report.trust import mark_of_row, notes_of
 
+DOLLARS = "usable_dollars_per_million_commits"
 FAILED_MAX = 200
 """At most this many failed runs are listed."""
 FILTER_FROM = 12
@@ -195,6 +196,7 @@ def _row(section: Section, row: dict[Any, Any]) -> dict[str, Any]:
                 (label_of(row["usable_load"]), row["usable_load"]),
                 (number(row["usable_p99_ms"]), row["usable_p99_ms"]),
                 (share(row["usable_overhead"]), row["usable_overhead"]),
+                (number(row[DOLLARS]), row[DOLLARS]),
                 (saturates, row["saturation_load"]),
                 (number(row["peak_committed_per_s"]), row["peak_committed_per_s"]),
             )

@@ -1,6 +1,7 @@
 """Reads `about.json` and the measures of a sweep, and checks that they are complete."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from endive.drivers.directory import Directory
 from endive.errors import ResultError
-from endive.report.metrics import BREAKDOWN_COLUMNS, CURVE_COLUMNS, EXPERIMENT_COLUMNS, RUN_COLUMNS
+from endive.report.metrics import BREAKDOWN_COLUMNS, CURVE_COLUMNS, EXPERIMENT_COLUMNS, LATER_COLUMNS, RUN_COLUMNS
+from endive.sim.results.labels import TRUST
 
 REMEDY = "run `endive sweep` again; finished runs are kept"
 
@@ -108,6 +110,9 @@ def _read_frame(directory: Directory, name: str, columns: tuple[str, ...]) -> pd
     if missing:
         raise ResultError(directory.place(path), f"lacks the columns {', '.join(missing)}", REMEDY)
     frame: pd.DataFrame = table.to_pandas()
+    for later in LATER_COLUMNS if columns is CURVE_COLUMNS else ():
+        if later not in frame.columns:
+            frame[later] = None if later == TRUST else math.nan
     return frame
 
 

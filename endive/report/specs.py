@@ -10,6 +10,7 @@ import pandas as pd
 from endive.report.drawing import Drawing
 from endive.report.groups import ReportGroup
 from endive.report.theme import CONFIG, resolved
+from endive.report.trust import notes_of
 
 DATA = ("points", "series")
 """Names of a group's data, in charts and in the page."""
@@ -29,7 +30,7 @@ def picture_of(group: ReportGroup, drawing: Drawing) -> str:
     subtitle = [group.title, *drawing.chosen]
     whole = spec_of(drawing) | {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "title": {"text": drawing.title, "subtitle": " · ".join(subtitle)},
+        "title": {"text": drawing.title, "subtitle": [" · ".join(subtitle), *notes_of(group)]},
         "width": PICTURE_WIDTH,
         "padding": 16,
         "datasets": {name: rows_of(getattr(group, name)) for name in DATA},

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from endive.report.formatting import is_missing
 from endive.report.groups import ReportGroup
-from endive.sim.results.labels import MARK, doubts, explained
-
-KEYS = {"provider": "storage.provider", "catalog": "catalog.preset", "cost model": "transaction.cost_model"}
-"""Kinds of parts, and the key that chooses one."""
+from endive.sim.results.labels import MARK, TRUST, doubts, explained, mark_for
 
 
 def notes_of(group: ReportGroup) -> list[str]:
@@ -21,11 +19,9 @@ def mark_of_group(group: ReportGroup) -> str:
 
 
 def mark_of_row(group: ReportGroup, row: Mapping[Any, Any]) -> str:
-    """Return what follows the figures of one series: the mark if a part that it uses was not checked."""
-    fields = {parameter.key: parameter.field for parameter in group.parameters}
-    for part in doubts(group.about.trust):
-        kind, name = next((kind, part.removeprefix(f"{kind} ")) for kind in KEYS if part.startswith(f"{kind} "))
-        field = fields.get(KEYS[kind])
-        if field is None or str(row[field]) == name:
-            return f" {MARK}"
-    return ""
+    """Return what follows the figures of one series: the mark if a part that it uses was not checked.
+
+    Of series that have no label, because an older version wrote the plan, all are marked or none.
+    """
+    label = row.get(TRUST)
+    return mark_of_group(group) if is_missing(label) else mark_for(label)

@@ -78,6 +78,10 @@ class StorageResult:
     """The object takes no more appends."""
 
 
+ACCOUNT = "account"
+"""Key of the token bucket of a service: it limits all its commits together, when they arrive."""
+
+
 @dataclass
 class ObjectTable:
     """State of all objects. Shared by all views of one provider."""
@@ -399,18 +403,19 @@ class ProfiledProvider(StorageProvider):
         self, operation: str, key: str, size_bytes: int, decide: Callable[[], bool | None]
     ) -> Latency[StorageResult]:
         profile, sent_ticks = self._profile, 0
+        bucket = ACCOUNT if profile.station.serves else key
         for attempt in range(1, profile.client.attempts + 1):
             ticks, travel_ticks = self._send(operation, key, size_bytes)
             yield to_ms(travel_ticks)
-            admitted = self._objects.admits(key, profile.object_limit)
+            admitted = self._objects.admits(bucket, profile.object_limit)
             landed = False
             if admitted and profile.station.serves:
+                self._objects.charge(bucket, profile.object_limit, landed=True)
                 landed, served_ticks = yield from self._serve(key, decide)
                 sent_ticks += served_ticks
             elif admitted:
                 landed = bool(decide())
-            if admitted:
-                self._objects.charge(key, profile.object_limit, landed)
+                self._objects.charge(bucket, profile.object_limit, landed)
             state = self._objects.state(key)
             self._objects.in_flight[key] -= 1
             if ticks[landed] > travel_ticks:

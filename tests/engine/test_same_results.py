@@ -99,7 +99,7 @@ def _choices(annotation: object) -> list[str]:
 @pytest.mark.slow
 def test_every_outcome_occurs_in_the_sample() -> None:
     counters: Counter[str] = Counter()
-    for number in range(60):
+    for number in range(140):
         settings = valid(number)
         found = outcome(settings, number, "compiled") if settings else "refused"
         if isinstance(found, RunResult):

@@ -8,7 +8,6 @@ from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan, Run
 from endive.pipeline.run_rows import done_row
 from endive.sim.engines import simulate
-from endive.sim.results.summary import summarise
 
 
 def leave_runs(
@@ -27,7 +26,7 @@ def simulated_row(directory: SweepDirectory, plan: Plan, run: Run) -> dict[str, 
     """Simulate a run, keep its transactions if the plan does, and return its row."""
     experiment, seed = run
     settings = plan.settings[experiment]
-    table = simulate(settings, seed).table
+    result = simulate(settings, seed)
     if plan.keep == "transactions":
-        directory.create_table(directory.transactions(experiment, seed), table)
-    return done_row(experiment, seed, summarise(table, settings.window), cpu_s=0.25)
+        directory.create_table(directory.transactions(experiment, seed), result.table)
+    return done_row(experiment, seed, result.summary(settings.window), 0.25, result.counters, settings)

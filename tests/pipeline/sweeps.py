@@ -55,6 +55,6 @@ def expected_rows(plan: Plan) -> list[dict[str, Any]]:
     for experiment, seed in sorted(plan.runs):
         settings = plan.settings[experiment]
         summary, counters = summarise_compiled(settings, seed, settings.window)
-        rows.append(done_row(experiment, seed, summary, 0.0, counters))
+        rows.append(done_row(experiment, seed, summary, 0.0, counters, settings))
     empty = dict.fromkeys(rows[0] | {"message": None})
     return [{key: value for key, value in (empty | row).items() if key != "cpu_s"} for row in rows]

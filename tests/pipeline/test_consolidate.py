@@ -69,7 +69,7 @@ def measure(path: Path, name: str) -> pa.Table:
 def test_runs_have_group_parameters_and_metrics(swept: Path, plan: Plan) -> None:
     runs = measure(swept, "runs")
 
-    assert runs.column_names == ["family", "experiment", *PARAMETERS, "load", *RUN_SCHEMA.names[1:]]
+    assert runs.column_names == ["family", "experiment", *PARAMETERS, "load", "trust", *RUN_SCHEMA.names[1:]]
     assert sorted({(row["family"], row["seed"]) for row in runs.to_pylist()}) == [
         ("part", 2), ("small", 1), ("small", 2), ("small", 3),
     ]  # fmt: skip
@@ -85,7 +85,7 @@ def test_experiments_are_those_of_the_plan(swept: Path, plan: Plan) -> None:
 
     metrics = [column for name in METRICS for column in (name, f"{name}_ci")]
     counts = ["seeds_done", "seeds_failed"]
-    assert experiments.column_names == ["family", "experiment", *PARAMETERS, "load", *counts, *metrics]
+    assert experiments.column_names == ["family", "experiment", *PARAMETERS, "load", "trust", *counts, *metrics]
     rows = {(row["family"], row["experiment"]): row for row in experiments.to_pylist()}
     assert len(rows) == len(experiments) == 7
     never, failing = (rows["small", name] for name in two_of(plan))

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from endive.pipeline.consolidate import consolidate
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan
-from endive.pipeline.run_rows import METRICS, RUN_SCHEMA
+from endive.pipeline.run_rows import METRICS, NO_METRICS, RECORDED, RUN_SCHEMA
 from tests.pipeline.another_engine import differences, means_over_seeds, metrics_of_runs
 from tests.pipeline.saved import leave_runs
 from tests.pipeline.sweeps import small_plan
@@ -50,7 +50,7 @@ def test_metrics_of_runs(swept: Path, plan: Plan, tmp_path: Path) -> None:
     expected = metrics_of_runs(files, pa.Table.from_pylist(windows))
 
     assert len(expected) == 30
-    assert set(RUN_SCHEMA.names) - set(expected.column_names) == {"status", "message", "cpu_s", "breakdown", "counters"}
+    assert set(RUN_SCHEMA.names) - set(expected.column_names) == {*RECORDED, *NO_METRICS} - {"experiment", "seed"}
     assert differences(measure(swept, "runs"), expected, ("experiment", "seed")) == []
 
 
@@ -90,6 +90,8 @@ def test_curves(swept: Path) -> None:
                 max_by(committed_per_s, load) FILTER (WHERE usable) AS usable_committed_per_s,
                 max_by(all_p99_ms, load) FILTER (WHERE usable) AS usable_p99_ms,
                 max_by(overhead, load) FILTER (WHERE usable) AS usable_overhead,
+                max_by(dollars_per_million_commits, load) FILTER (WHERE usable) AS usable_dollars_per_million_commits,
+                max(trust) AS trust,
                 min(load) FILTER (WHERE NOT usable) AS fails_from_load,
                 CASE WHEN NOT bool_and(follows) THEN coalesce(max(load) FILTER (WHERE follows), min(load)) END
                     AS saturation_load,

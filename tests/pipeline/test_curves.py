@@ -95,7 +95,7 @@ def test_saturation_is_where_commits_stop_not_where_the_offered_load_does() -> N
 
 
 def experiment(load: float | None, **changes: Any) -> dict[str, Any]:
-    means = dict.fromkeys(MEANS, 1.0) | {"seeds_done": 3, "load": load}
+    means = dict.fromkeys(MEANS, 1.0) | {"seeds_done": 3, "load": load, "trust": "partly"}
     return means | changes
 
 

@@ -120,6 +120,7 @@ def test_groups_have_the_seeds_that_they_ask_for(tmp_path: Path) -> None:
 def test_a_sustainable_load_says_whether_the_sweep_bounds_it(
     usable: float | None, fails: float | None, shown: str
 ) -> None:
-    row = dict.fromkeys(("usable_committed_per_s", "usable_p99_ms", "saturation_load", "peak_committed_per_s"))
+    figures = ("usable_committed_per_s", "usable_p99_ms", "usable_dollars_per_million_commits", "saturation_load")
+    row = dict.fromkeys((*figures, "peak_committed_per_s"))
 
     assert series_cells({**row, "usable_load": usable, "fails_from_load": fails})[0] == shown

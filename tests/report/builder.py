@@ -44,6 +44,7 @@ METRICS = (
     *(f"time_{purpose}_ms" for purpose in PURPOSES),
     "manifest_list_reads", "manifest_list_writes", "manifest_file_reads", "manifest_file_writes",
     *(f"{kind}_{what}" for kind in KINDS for what in ("commits", *(f"{quantile}_ms" for quantile in QUANTILES))),
+    "dollars_per_million_commits",
 )  # fmt: skip
 """Every number of a run, as the pipeline names them."""
 
@@ -60,6 +61,8 @@ class Grid:
     kinds: Sequence[str] = ("fast_append", "validated_overwrite")
     failing: frozenset[tuple[int, int]] = field(default_factory=frozenset)
     """Runs that fail: number of the experiment, seed."""
+    trust: Mapping[str, str] = field(default_factory=dict)
+    """The label of each provider's figures; others have none, as if an older version had written them."""
 
     @property
     def experiments(self) -> list[dict[str, Any]]:
@@ -116,6 +119,7 @@ def run_metrics(grid: Grid, parameters: Mapping[str, Any], generator: np.random.
         "finished_per_s": offered * 0.998,
         "committed_per_s": offered * success * 0.998,
     }
+    metrics["dollars_per_million_commits"] = 20.0 + 10 * load / limit
     metrics |= {"success": success, "success_whole_run": success, "retries_mean": 3 * load / (load + limit)}
     metrics |= {"overhead": base_ms / (base_ms + 20000), "drift": 0.2 if load > 3 * limit else None}
     metrics |= {name: round(900 * offered * (1 - success)) for name in COUNTS[2:]}
@@ -163,6 +167,7 @@ def experiments_of(grid: Grid, runs: pd.DataFrame) -> pd.DataFrame:
         of_one = by_experiment[f"{grid.name}-{number:04x}"]
         done = of_one[of_one["status"] == "done"]
         row = {"family": grid.name, "experiment": f"{grid.name}-{number:04x}", **parameters}
+        row |= {"trust": grid.trust.get(parameters["storage.provider"])}
         row |= {"load": load_of(grid, parameters), "seeds_done": len(done), "seeds_failed": len(of_one) - len(done)}
         for name in METRICS:
             values = [float(value) for value in done[name].tolist() if value is not None and not math.isnan(value)]
@@ -181,6 +186,7 @@ def curves_of(grid: Grid, experiments: pd.DataFrame) -> pd.DataFrame:
         first = frame.iloc[0]
         row = {"family": grid.name, **{key: first[key] for key in others if key != grid.load_key}}
         row["series"] = " · ".join(in_words(key, first[key]) for key in keys) or grid.title
+        row["trust"] = first["trust"]
         rows.append(row | curve_metrics(frame.sort_values("load").to_dict("records")))
     return pd.DataFrame(rows)
 
@@ -203,7 +209,8 @@ def curve_metrics(points: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
     row["saturation_committed_per_s"] = saturated["committed_per_s"] if saturated else None
     holding = [index for index in range(len(good)) if all(point["success"] >= 0.95 for point in good[: index + 1])]
     sustainable = good[holding[-1]] if holding else None
-    for name, source in (("load", "load"), ("committed_per_s",) * 2, ("p99_ms", "all_p99_ms"), ("overhead",) * 2):
+    for name, source in (("load", "load"), ("committed_per_s",) * 2, ("p99_ms", "all_p99_ms"), ("overhead",) * 2,
+                         ("dollars_per_million_commits",) * 2):  # fmt: skip
         row[f"usable_{name}"] = sustainable[source] if sustainable else None
     row["fails_from_load"] = good[len(holding)]["load"] if len(holding) < len(good) else None
     return row
@@ -212,7 +219,7 @@ def curve_metrics(points: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
 def schema_of(frame: pd.DataFrame) -> pa.Schema:
     """Return the types of the contract: words, counts, and everything else a double."""
     whole = {"seed", "seeds_done", "seeds_failed", "loads", "catalog.num_tables", "transaction.writers"}
-    text = {*WORDS, "family", "series", "storage.provider", "storage.profiles", "transaction.cost_model",
+    text = {*WORDS, "family", "series", "trust", "storage.provider", "storage.profiles", "transaction.cost_model",
             "transaction.operation_types"} - {"seed"}  # fmt: skip
     return pa.schema(
         [

@@ -97,4 +97,5 @@ def test_the_report_reads_columns_that_a_sweep_writes() -> None:
 
     assert set(metrics.RUN_COLUMNS) <= runs
     assert set(metrics.EXPERIMENT_COLUMNS) <= experiments
-    assert list(metrics.CURVE_COLUMNS) == curves
+    assert ["family", "series", *metrics.CURVE_METRICS, "trust"] == curves
+    assert {*metrics.CURVE_COLUMNS, *metrics.LATER_COLUMNS} == set(curves)

@@ -900,7 +900,9 @@ def request(c, t, d, state, topology, curves):
 
 @inlined
 def bucket_of(c, t, d, topology):
-    """Return where the tick is kept at which the object's token bucket is full."""
+    """Return where the tick is kept at which the token bucket is full: the object's, or of a service the only one."""
+    if c.has_station == 1 and t.kind == CAS:
+        return c.at_full
     return c.at_full - c.at_in_flight + object_of(c, t, d, topology)
 
 
@@ -1062,6 +1064,8 @@ def arrive(c, g, t, d, state, topology, curves, client, polls):
             t.seen_offset, t.seen_sealed = state[c.at_length + number], state[c.at_sealed + number]
         return answer(c, t, d, state, topology, False)
     if c.has_station == 1 and t.kind == CAS:
+        if c.limit_interval[t.kind] > 0:
+            charge(c, t, d, state, topology, True)
         return serve(c, g, t, d, state, curves, polls)
     return decide(c, g, t, d, state, topology)
 
@@ -1072,12 +1076,12 @@ def served(c, g, t, d, state, topology, curves, polls):
     t.spent[S_COMMIT] += t.wait
     t.wait = 0
     if t.served > c.server_retries:
-        return decided(c, t, d, state, topology, False)
+        return answer(c, t, d, state, topology, False)
     if not conflicts(c, d, state, topology, t.swap_seq):
         install(c, g, t, d, state, topology)
-        return decided(c, t, d, state, topology, True)
+        return answer(c, t, d, state, topology, True)
     if changed_since(c, d, state, topology, t.swap_seq) or t.served == c.server_retries:
-        return decided(c, t, d, state, topology, False)
+        return answer(c, t, d, state, topology, False)
     t.swap_seq = g.seq
     t.served += 1
     return serve(c, g, t, d, state, curves, polls)

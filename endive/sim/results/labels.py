@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 MARK = "†"
 """Follows a figure, or the heading of a column of figures."""
 ORDER = ("unchecked", "partly", "checked")
+TRUST = "trust"
+"""Column of measures: the label of the weakest part that a row's figures rest on. Null: an older version wrote it."""
 Labels = Mapping[str, Mapping[str, str]]
 """Parts of a model, each with its label `trust` and the words `checked`, as in `Settings.trust`."""
 
@@ -16,7 +18,12 @@ def weakest(labels: Labels) -> str:
 
 def mark(labels: Labels) -> str:
     """Return what follows each figure: a space and the mark, or nothing."""
-    return f" {MARK}" if weakest(labels) == ORDER[0] else ""
+    return mark_for(weakest(labels))
+
+
+def mark_for(label: object) -> str:
+    """Return what follows each figure that has this label."""
+    return f" {MARK}" if label == ORDER[0] else ""
 
 
 def doubts(labels: Labels) -> dict[str, str]:
