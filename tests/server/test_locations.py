@@ -12,9 +12,11 @@ from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 
 from endive.catalog import KVCatalog
+from endive.catalog.commit import manifests
 from endive.catalog.maintenance.candidates import is_inside
 from endive.catalog.maintenance.protection import without_others
 from endive.catalog.model.grants import Grantee, Privilege
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.server import Limits, RunningServer
 from endive.server.access import Principal, Tokens, hashed
 from endive.server.access.locations import check_properties
@@ -184,6 +186,30 @@ def test_a_list_that_was_replaced_shows_no_manifests_of_another_table(
     assert theirs is not None
     copied = Path(theirs.manifest_list.removeprefix("file://")).read_bytes()
     Path(current.manifest_list.removeprefix("file://")).write_bytes(copied)
+    status, message = ask(application, "mallory", "POST", path, {})
+    assert (status, "manifests of another table" in message) == (400, True)
+
+
+def test_a_list_that_was_replaced_shows_no_manifests_of_another_warehouse(
+    application: Application,
+    server: RunningServer,
+    catalog: KVCatalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A writer can have its files left out of the records, by a list that counts too many of them."""
+    with KVCatalog.create(str(tmp_path / "other")) as other:
+        other.create_namespace("db")
+        theirs = EndiveCatalog.on(other).create_table("db.orders", ROWS.schema)
+        theirs.append(ROWS)
+    own = client(server, "mallory").create_table("own.t", ROWS.schema)
+    monkeypatch.setattr(manifests, "ENTRIES_MAX", 0)
+    own.append(ROWS)
+    path = "namespaces/own/tables/t/plan"
+    assert ask(application, "mallory", "POST", path, {})[0] == 200
+
+    lists = [Path(snapshot_json(one)["manifest-list"].removeprefix("file://")) for one in (own, theirs)]
+    lists[0].write_bytes(lists[1].read_bytes())
     status, message = ask(application, "mallory", "POST", path, {})
     assert (status, "manifests of another table" in message) == (400, True)
 
