@@ -13,6 +13,7 @@ A client does not see sequence numbers: the matching must be exact in them, and 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile, DataFileContent
@@ -23,13 +24,13 @@ from pyiceberg.typedef import KeyDefaultDict
 
 from endive.catalog.commit.manifests import read_list
 from endive.catalog.commit.metadata_files import MetadataFiles
-from endive.catalog.maintenance.protection import other_locations, without_others
+from endive.catalog.maintenance.protection import in_own_folders, other_locations, owned_location, without_others
 from endive.catalog.model.catalog_records import SnapshotRecord
 from endive.catalog.model.file_rows import ADDED, NONE, FileEntry, decoded_file, files_by_snapshot, live_files
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.operations.refs import snapshot_by_id
-from endive.catalog.operations.table_rows import TableView, load_table
+from endive.catalog.operations.table_rows import TableView, imported_from, load_table
 from endive.catalog.planner import RecordPlanner
 from endive.errors import ConfigurationError
 from endive.protocol.requests import Steps
@@ -96,8 +97,7 @@ def plan_scan(store: TransactionalStore, files: MetadataFiles, name: Identifier,
     if request.use_snapshot_schema and snapshot.schema_id is not None:
         metadata = metadata.model_copy(update={"current_schema_id": snapshot.schema_id})
     if found.entries is None:
-        others = store.read_cached(partial(other_locations, uuid=metadata.table_uuid))
-        _require_own_manifests(files, name, metadata, snapshot.manifest_list, others)
+        _require_own_manifests(store, files, name, metadata, snapshot.manifest_list)
         return _from_manifests(files, metadata, found.target, request)
     return ScanPlan(metadata, tuple(_planned(files, metadata, found.entries, request)))
 
@@ -137,13 +137,29 @@ def _appended(chosen: Sequence[SnapshotRecord], rows: Mapping[int, list[bytes]])
 
 
 def _require_own_manifests(
-    files: MetadataFiles, name: Identifier, metadata: TableMetadata, manifest_list: str, others: Iterable[str]
+    store: TransactionalStore, files: MetadataFiles, name: Identifier, metadata: TableMetadata, manifest_list: str
 ) -> None:
-    """Refuse a list that names manifests of another table: a writer can replace the list after its commit."""
+    """Refuse a list that names manifests of another table: a writer can replace the list after its commit.
+
+    Manifests are in the table's folders; only a table that was registered or cloned has them elsewhere.
+    """
     manifests = read_list(files.io(metadata.location, metadata.properties), manifest_list)
     paths = [manifest_list, *(one.manifest_path for one in manifests)]
-    if len(without_others(paths, metadata.location, others)) < len(paths):
+    others, has_own_only = store.read_cached(partial(_places, uuid=metadata.table_uuid))
+    if has_own_only:
+        found = in_own_folders(paths, metadata, others)
+    else:
+        found = without_others(paths, metadata.location, others)
+    if len(found) < len(paths):
         raise ConfigurationError(text_of(name), ["its manifest list names manifests of another table"])
+
+
+def _places(tx: StoreTransaction, uuid: UUID) -> Steps[tuple[tuple[str, ...], bool]]:
+    """Return the locations of other tables, and whether the table was created here."""
+    others = yield from other_locations(tx, uuid)
+    imported = yield from imported_from(tx, uuid)
+    cloned = yield from owned_location(tx, uuid)
+    return others, imported is None and cloned is None
 
 
 def _from_manifests(files: MetadataFiles, metadata: TableMetadata, target: int, request: ScanRequest) -> ScanPlan:

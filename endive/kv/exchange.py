@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import MissingObjectError
-from endive.kv.log.combining import POLL_MIN_MS, POLLS_PER_ENTRY
 from endive.kv.log.guests import await_exclusive
 from endive.kv.log.helping import announce, await_entry, pending, read_intentions, result_of
 from endive.kv.log.intentions import PREFIX, Decided, Intention, outcome_key, position_of, topic_of
@@ -59,7 +58,7 @@ class Exchange:
 
     def await_entry(self, wait_s: float) -> bool:
         """Return when another WAL entry exists, whose rows are then known; False: there was none for so long."""
-        poll_ms = max(1000 * self.entry_s / POLLS_PER_ENTRY, POLL_MIN_MS)
+        poll_ms = self._writer.helper.hints(is_last=False).poll_ms
         before, end_s = self._writer.state.wal_end, monotonic() + wait_s
         while self._writer.state.wal_end == before and monotonic() < end_s:
             self._writer.learn(self._driver.run(await_entry(self._writer.state, 1, poll_ms)))

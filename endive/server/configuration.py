@@ -4,21 +4,30 @@ from collections.abc import Mapping
 
 from endive.catalog.catalog import KVCatalog
 
-SECRET_WORDS = (
-    "access-key",
-    "account-key",
-    "connection-string",
-    "credential",
-    "kwargs",
-    "password",
-    "proxy",
-    "sas",
-    "secret",
-    "token",
+FILE_PROPERTIES = frozenset(
+    (
+        "client.region",
+        "s3.region",
+        "s3.endpoint",
+        "s3.path-style-access",
+        "s3.force-virtual-addressing",
+        "s3.anonymous",
+        "s3.cross-region-access-enabled",
+        "s3.dualstack-enabled",
+        "s3.acceleration-enabled",
+        "s3.use-arn-region-enabled",
+        "s3.connect-timeout",
+        "s3.request-timeout",
+        "gcs.project-id",
+        "gcs.service.host",
+        "gcs.default-location",
+        "adls.account-name",
+        "adls.account-host",
+        "adls.blob-storage-authority",
+        "adls.dfs-storage-authority",
+    )
 )
-"""Parts of the names of properties that are never sent to a client."""
-
-FILE_PROPERTIES = ("s3.", "gcs.", "adls.", "client.region")
+"""Properties that are sent to clients. Others may hold secrets: `s3.sse.key`, `adls.connection-string`."""
 
 IDEMPOTENCY_LIFETIME = "PT30M"
 """How long a client may repeat a request under its key. A table keeps the results of its last 1,000 commits."""
@@ -36,11 +45,7 @@ def configuration(catalog: KVCatalog, prefix: str, endpoints: list[str]) -> dict
 
 def client_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties that help a client to find files, and none that is a secret."""
-    found = {
-        name: value
-        for name, value in properties.items()
-        if name.startswith(FILE_PROPERTIES) and not any(word in name for word in SECRET_WORDS)
-    }
+    found = {name: value for name, value in properties.items() if name in FILE_PROPERTIES}
     if "s3.endpoint" in found:
         found.setdefault("s3.path-style-access", "true")
     if "s3.region" in found:

@@ -110,3 +110,10 @@ def test_a_plan_of_an_older_version_has_no_labels(tmp_path: Path) -> None:
     ((_, rows),) = open_results(directory).groups.items()
     assert [row["trust"] for row in rows] == [None, None]
     assert not any("†" in cell for row in rows for cell in series_cells(row))
+
+
+def test_the_report_command_has_a_document(endive: CommandLine) -> None:  # noqa: F811 - the fixture
+    leave_runs(endive.directory / "models", plan_of_models())
+    document = json.loads(endive("report", "models", "--json").out)
+    assert document["report"].endswith("report.html")
+    assert [len(group["series"]) for group in document["groups"]] == [2]

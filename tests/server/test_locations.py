@@ -12,9 +12,11 @@ from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 
 from endive.catalog import KVCatalog
+from endive.catalog.commit import manifests
 from endive.catalog.maintenance.candidates import is_inside
 from endive.catalog.maintenance.protection import without_others
 from endive.catalog.model.grants import Grantee, Privilege
+from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.server import Limits, RunningServer
 from endive.server.access import Principal, Tokens, hashed
 from endive.server.access.locations import check_properties
@@ -24,6 +26,16 @@ from tests.server.calls import SCHEMA, VERSION, answer, set_property
 
 READ, WRITE, CREATE, MANAGE = Privilege
 ROWS = pa.table({"id": [1, 2, 3]})
+STRUCTURE: list[dict[str, Any]] = [
+    {"action": "upgrade-format-version", "format-version": 2},
+    {"action": "add-schema", "schema": SCHEMA},
+    {"action": "set-current-schema", "schema-id": -1},
+    {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+    {"action": "set-default-spec", "spec-id": -1},
+    {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+    {"action": "set-default-sort-order", "sort-order-id": -1},
+]
+"""The updates of a commit that creates a table, but for its uuid and location."""
 
 
 @pytest.fixture
@@ -134,6 +146,25 @@ def test_a_staged_table_keeps_the_location_that_the_server_chose(application: Ap
     assert "server's choice" in commit("orders", victim.location())[1]
 
 
+def test_a_table_cannot_be_created_with_the_uuid_of_a_dropped_one(application: Application, catalog: KVCatalog) -> None:
+    """Its creator would own the dropped table as soon as a checkpoint brings it back."""
+    vic = {"authorization": "Bearer vic"}
+    _, made = answer(application, "POST", "namespaces/db/tables", create("orders"), **vic)
+    uuid = made["metadata"]["table-uuid"]
+    catalog.create_checkpoint("before")
+    assert ask(application, "vic", "DELETE", "namespaces/db/tables/orders")[0] == 204
+    location = catalog.tables.location_for(("own", "t"), uuid.replace("-", ""), None)
+    first = [{"action": "assign-uuid", "uuid": uuid}, {"action": "set-location", "location": location}]
+    for updates in (first, first[:1]):
+        body = {"requirements": [{"type": "assert-create"}], "updates": [*updates, *STRUCTURE]}
+        status, message = ask(application, "mallory", "POST", "namespaces/own/tables/t", body)
+        assert status in (400, 403), message
+    assert not catalog.table_exists("own.t")
+
+    catalog.restore("before")
+    assert ask(application, "mallory", "GET", "namespaces/db/tables/orders")[0] == 403
+
+
 def test_folders_that_look_the_same_are_kept_apart(application: Application, catalog: KVCatalog, victim: Table) -> None:
     """Namespaces such as `d.b` and `d_b` have one folder; a chosen uuid could then give two tables one location."""
     catalog.create_namespace(("o/n",))
@@ -184,6 +215,30 @@ def test_a_list_that_was_replaced_shows_no_manifests_of_another_table(
     assert theirs is not None
     copied = Path(theirs.manifest_list.removeprefix("file://")).read_bytes()
     Path(current.manifest_list.removeprefix("file://")).write_bytes(copied)
+    status, message = ask(application, "mallory", "POST", path, {})
+    assert (status, "manifests of another table" in message) == (400, True)
+
+
+def test_a_list_that_was_replaced_shows_no_manifests_of_another_warehouse(
+    application: Application,
+    server: RunningServer,
+    catalog: KVCatalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A writer can have its files left out of the records, by a list that counts too many of them."""
+    with KVCatalog.create(str(tmp_path / "other")) as other:
+        other.create_namespace("db")
+        theirs = EndiveCatalog.on(other).create_table("db.orders", ROWS.schema)
+        theirs.append(ROWS)
+    own = client(server, "mallory").create_table("own.t", ROWS.schema)
+    monkeypatch.setattr(manifests, "ENTRIES_MAX", 0)
+    own.append(ROWS)
+    path = "namespaces/own/tables/t/plan"
+    assert ask(application, "mallory", "POST", path, {})[0] == 200
+
+    lists = [Path(snapshot_json(one)["manifest-list"].removeprefix("file://")) for one in (own, theirs)]
+    lists[0].write_bytes(lists[1].read_bytes())
     status, message = ask(application, "mallory", "POST", path, {})
     assert (status, "manifests of another table" in message) == (400, True)
 

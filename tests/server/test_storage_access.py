@@ -14,6 +14,7 @@ from endive.catalog.model.grants import Grantee, Privilege
 from endive.errors import ConfigurationError
 from endive.server.access import Principal, Tokens, hashed
 from endive.server.application import Application
+from endive.server.configuration import client_properties
 from endive.server.errors import HttpError
 from endive.server.storage.delegation import Delegation
 from endive.server.storage.folders import Folder, folders_of
@@ -105,6 +106,12 @@ def test_folders_that_properties_name_belong_to_a_table() -> None:
     assert folders_of("s3://b/t", inner) == (Folder("b", "t"), Folder("data", "t"))
 
 
+def test_only_properties_that_find_files_are_sent_to_clients() -> None:
+    secrets = ("s3.secret-access-key", "s3.sse.key", "s3.proxy-uri", "adls.connection-string", "gcs.encryption-key")
+    found = client_properties(dict.fromkeys((*secrets, "s3.endpoint", "s3.region"), "x"))
+    assert found.keys() == {"s3.endpoint", "s3.region", "s3.path-style-access", "client.region"}
+
+
 # Signing.
 
 ENDPOINT = "http://127.0.0.1:9000"
@@ -150,6 +157,11 @@ REFUSED = [
     ("GET", "http://127.0.0.1:9001/lake/db/orders-1234/a.parquet"),
     ("GET", "http://x@127.0.0.1:9000/lake/db/orders-1234/a.parquet"),
     ("PATCH", f"{ENDPOINT}/lake/db/orders-1234/a.parquet"),
+    ("GET", f"{ENDPOINT}/lake?list-type=2&prefix=db/orders-1234/../other/"),
+    ("GET", f"{ENDPOINT}/lake?list-type=2&prefix=db/orders-1234/%2e%2e/other/"),
+    ("GET", "http://127.0.0.1:x/lake/db/orders-1234/a.parquet"),
+    ("GET", "http://127.0.0.1:99999/lake/db/orders-1234/a.parquet"),
+    ("GET", "http://[/lake/db/orders-1234/a.parquet"),
 ]
 
 
@@ -183,7 +195,9 @@ def test_a_deletion_of_many_is_bound_to_its_body() -> None:
     }
 
     assert len(signed["x-amz-content-sha256"][0]) == 64
-    for wrong in (body.replace("orders", "other"), "<Delete/>", "<!DOCTYPE x><Delete/>", "<"):
+    inner = body.format("<x/>../other/a")  # a parser that joins the text deletes another table's file
+    instruction = body.format("<?x y?>a")
+    for wrong in (body.replace("orders", "other"), "<Delete/>", "<!DOCTYPE x><Delete/>", "<", inner, instruction):
         with pytest.raises(HttpError):
             signer().sign("POST", uri, {}, wrong, FOLDERS)
 
@@ -281,6 +295,13 @@ def test_clients_without_keys_reach_the_files_of_their_table_only(in_bucket: KVC
     assert sign("writer", "PUT", f"{other}/data/x")[0] == 403
     with pytest.raises(urllib.error.HTTPError, match="403"):
         carried_out("PUT", signed)  # a signature fits its own request only
+    _, signed = sign("writer", "PUT", own)
+    assert carried_out("PUT", signed) == 200
+    source = send(owner, "GET", "namespaces/db/tables/other")
+    copied = json.loads(source.body)["metadata-location"].removeprefix("s3:/")
+    signed["headers"]["x-amz-copy-source"] = [copied]
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        carried_out("PUT", signed)  # with a header that was not signed, to copy another table's file
 
 
 def test_a_server_without_them_gives_neither_keys_nor_signatures(application: Application) -> None:

@@ -335,6 +335,14 @@ def test_a_value_without_effect_is_named_with_its_value() -> None:
         ("storage.T_APPEND={ mean = 50, stddev = 5 }", "did you mean 'storage.latency.append'?"),
         ("storage.T_LOG_ENTRY_READ={ mean = 5 }", "did you mean 'catalog.log_entry_read_ms'?"),
         ("catalog.mode='append'", "did you mean 'catalog.type'?"),
+        ("transaction.T_CAS=50", "did you mean 'storage.latency.cas'?"),
+        ("T_APPEND=50", "did you mean 'storage.latency.append'?"),
+        ("transaction.runtime.fast_append={ median = 5 }", "is a class: [workload.NAME] with its keys"),
+        ("transaction.retry_backoff.rewrite={ base_ms = 5 }", "is a class: [workload.NAME] with its keys"),
+        (
+            "transaction.operation_types.fast_append={ runtime = 5 }",
+            "transaction.operation_types.fast_append: expected a number",
+        ),
     ],
 )
 def test_a_common_mistake_gets_a_hint(override: str, hint: str) -> None:

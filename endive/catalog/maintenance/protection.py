@@ -113,18 +113,25 @@ def own_folders(metadata: TableMetadata) -> tuple[str, ...]:
     return (metadata.location, *named)
 
 
-def deletable(paths: Iterable[str], metadata: TableMetadata, others: Iterable[str]) -> list[str]:
+def in_own_folders(paths: Iterable[str], metadata: TableMetadata, others: Iterable[str]) -> list[str]:
     """Return the files that lie in a folder of the table, not below another table's location, and not the catalog's."""
-    named, folders = list(paths), own_folders(metadata)
+    folders = own_folders(metadata)
     own = [
         path
-        for path in named
+        for path in paths
         if f"/{FOLDER}/" not in path_of(path) and any(is_inside(folder, path) for folder in folders)
     ]
+    return without_others(own, metadata.location, others)
+
+
+def deletable(paths: Iterable[str], metadata: TableMetadata, others: Iterable[str]) -> list[str]:
+    """Return the files that may be deleted with a table or its snapshots; log how many others there are."""
+    named = list(paths)
+    own = in_own_folders(named, metadata, others)
     if len(own) < len(named):
         words = "%d files outside the folders of the table at %s are not deleted: other tables may need them"
         logger.info(words, len(named) - len(own), metadata.location)
-    return without_others(own, metadata.location, others)
+    return own
 
 
 def other_locations(tx: StoreTransaction, uuid: UUID) -> Steps[tuple[str, ...]]:

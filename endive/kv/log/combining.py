@@ -12,7 +12,7 @@ writer may carry it out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 
 from endive.errors import EndiveError, ExclusiveWriterError, OutcomeUnknownError, ProcedureFailedError, RefusalError
 from endive.kv.log.committing import Committed, commit_batch
@@ -30,9 +30,15 @@ from endive.protocol.sequenced import ATTEMPTS_MAX
 RACES_ALONE = 2
 """Races that a batch of calls may lose before it is announced. The first shows only that the state was old."""
 POLLS = 4
-"""Looks for another writer's entry, for each writer that is before this one."""
+"""Looks for another writer's entry, for each writer that is before this one, at least."""
+CYCLES = 1.5
+"""...and for as long as so many entries have taken lately: writers that are short of CPU take longer than the store."""
+CYCLE_ENTRIES_MAX = 10.0
+"""The time from entry to entry counts up to so many times that of an undisturbed commit."""
 POLLS_PER_ENTRY = 12.0
 """Pauses between looks are this part of the time that an entry takes."""
+LOOKS_PER_ENTRY = 3.0
+"""A look takes about this part of the time of an entry: a create takes twice as long as a read."""
 POLL_MIN_MS = 1.0
 BUSY_MS = 2000.0
 """So long after a sign of other writers a commit expects them to be there."""
@@ -50,6 +56,20 @@ class Hints:
     """The newest known entry is this writer's."""
     entry_ms: float = 50.0
     """The time of an undisturbed commit."""
+    cycle_ms: float = 0.0
+    """The time from one entry of any writer to the next, lately; 0: not known."""
+
+    @property
+    def poll_ms(self) -> float:
+        """The pause between looks for another writer's entry."""
+        return max(self.entry_ms / POLLS_PER_ENTRY, POLL_MIN_MS)
+
+    @property
+    def polls(self) -> int:
+        """Looks for another writer's entry, before this one takes its place."""
+        look_ms = self.poll_ms + self.entry_ms / LOOKS_PER_ENTRY
+        cycle_ms = min(self.cycle_ms, CYCLE_ENTRIES_MAX * self.entry_ms)
+        return max(POLLS, ceil(CYCLES * cycle_ms / look_ms))
 
 
 class Contention:
@@ -58,10 +78,13 @@ class Contention:
     def __init__(self) -> None:
         self._busy_ms = -inf
         self._entry_ms = Hints().entry_ms
+        self._cycle_ms = 0.0
+        self._seen_ms, self._seen_end = -inf, 0
+        """When this writer has learned last, and the last entry then."""
 
     def hints(self, now_ms: float, is_last: bool) -> Hints:
         """Return the guesses for the next commit; `is_last`: the newest known entry is this writer's."""
-        return Hints(now_ms - self._busy_ms < BUSY_MS, is_last, self._entry_ms)
+        return Hints(now_ms - self._busy_ms < BUSY_MS, is_last, self._entry_ms, self._cycle_ms)
 
     def learn(self, committed: Committed, now_ms: float, took_ms: float, others: int) -> None:
         """Take in a commit; `others`: entries that others have written since this writer's last one."""
@@ -72,6 +95,15 @@ class Contention:
             self._busy_ms = now_ms
         if committed.entry and not committed.losses and committed.own is None:
             self._entry_ms += 0.2 * (took_ms - self._entry_ms)
+        self._learn_cycle(now_ms, committed.state.wal_end)
+
+    def _learn_cycle(self, now_ms: float, wal_end: int) -> None:
+        """Take in how many entries there are since the last commit of this writer, if that was not long ago."""
+        entries, since_ms = wal_end - self._seen_end, now_ms - self._seen_ms
+        self._seen_ms, self._seen_end = now_ms, wal_end
+        if entries > 0 and since_ms < BUSY_MS:
+            cycle_ms = since_ms / entries
+            self._cycle_ms += (0.3 if self._cycle_ms else 1.0) * (cycle_ms - self._cycle_ms)
 
 
 def commit_calls(
@@ -120,7 +152,6 @@ def _decided(
     """Wait until an intention is decided, and carry it out if others do not."""
     before = state.wal_end
     state = yield from refreshed(state, is_behind=True)
-    poll_ms = max(hints.entry_ms / POLLS_PER_ENTRY, POLL_MIN_MS)
     for _ in range(ATTEMPTS_MAX):
         decided = yield from result_of(own, state, cache)
         if decided is not None:
@@ -132,9 +163,9 @@ def _decided(
         else:
             rank = sum(name < own.name for name in pending(state))
             is_at_work = state.wal_end > before
-            polls = POLLS * (1 + rank) if rank or is_at_work else 0
+            polls = hints.polls * (1 + rank) if rank or is_at_work or hints.is_busy else 0
             before = state.wal_end
-            state = yield from await_entry(state, polls, poll_ms)
+            state = yield from await_entry(state, polls, hints.poll_ms)
             if state.wal_end > before:
                 continue
         try:

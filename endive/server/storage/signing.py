@@ -74,8 +74,11 @@ class Signer:
         self, method: str, uri: str, headers: Mapping[str, Sequence[str]], body: str | None, folders: Sequence[Folder]
     ) -> Signed:
         """Return a signed request; 403 if it does not stay inside the folders."""
-        place = urlsplit(uri)
-        bucket, key = self._object(place)
+        try:
+            place = urlsplit(uri)
+            bucket, key = self._object(place)
+        except ValueError as error:  # no port, or no address
+            raise _refused(uri) from error
         payload = _checked(method, place, bucket, key, body, folders)
         sent = _sent(headers)
         from botocore.auth import S3SigV4Auth  # noqa: PLC0415 - an extra
@@ -124,9 +127,7 @@ def _checked(
             return None
     elif method == "GET" and names <= LIST_QUERY:
         prefixes = [value for name, value in query if name == "prefix"]
-        if len(prefixes) == 1 and any(
-            one.bucket == bucket and prefixes[0].startswith(f"{one.key}/") for one in folders
-        ):
+        if len(prefixes) == 1 and inside(folders, bucket, prefixes[0]):
             return None
     elif method == "POST" and body is not None and "delete" in names and names <= DELETE_QUERY:
         keys = _deleted(body)
@@ -137,13 +138,16 @@ def _checked(
 
 def _deleted(body: str) -> list[str]:
     """Return the keys in the body of a request that deletes several objects."""
-    if "<!" in body:
-        raise bad_request("The body has a document type")
+    if "<!" in body or "<?" in body.lstrip()[2:]:
+        raise bad_request("The body has a document type, a comment or an instruction")
     try:
         root = ElementTree.fromstring(body)  # noqa: S314 - without document types nothing can be expanded
     except ElementTree.ParseError as error:
         raise bad_request(f"The body is not XML: {error}") from error
-    found = [one.text or "" for one in root.iter() if one.tag.rpartition("}")[2] == "Key"]
+    keys = [one for one in root.iter() if one.tag.rpartition("}")[2] == "Key"]
+    if any(len(one) for one in keys):  # stores differ in what they make of text after an inner element
+        raise bad_request("A key has elements inside")
+    found = [one.text or "" for one in keys]
     if not found:
         raise bad_request("The body names no objects")
     return found

@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from endive.sim.config.schema import CLASS_NAME, Configuration, TransactionSection
@@ -95,7 +96,7 @@ def errors_by_class(
             place = in_class(error.place, name, config)
             if place not in seen:
                 seen.add(place)
-                yield InvalidKey(place, error.problem, error.meant)
+                yield replace(error, place=place)
 
 
 def given_in(given: Given, name: str, config: Configuration) -> Given:

@@ -134,7 +134,7 @@ def _class_errors(config: Configuration, profile: Profile | None) -> Iterator[In
     if (simulation.trim_start_ms or 0) + (simulation.trim_end_ms or 0) >= simulation.duration_ms:
         yield InvalidKey("simulation.trim_start_ms", "with trim_end_ms it leaves nothing of duration_ms; trim less")
     if transaction.operation_types.total == 0:
-        yield InvalidKey("transaction.operation_types", "all weights are 0; give one of them")
+        yield InvalidKey("transaction.operation_types", "all weights are 0; give one of them", of_section=True)
     elif (
         transaction.partial_progress_commits > 1
         and transaction.operation_types.rewrite < transaction.operation_types.total

@@ -8,11 +8,14 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from endive.sim.operations import OPERATION_TYPES
 from endive.wording import nearest, suggestion
 
 M = TypeVar("M", bound=BaseModel)
 
 MISSING = "required"
+
+CLASS_OF_ITS_OWN = "an operation with values of its own is a class: [workload.NAME] with its keys and operation_types"
 
 RENAMED = {
     "catalog.mode": "catalog.type",
@@ -30,6 +33,7 @@ RENAMED = {
     "storage.T_TABLE_METADATA": "storage.latency.table_metadata_read",
 }
 """Keys of the source documents, and common mistakes; docs/sources.md has the whole mapping."""
+_OF_DOCUMENTS = {key.rpartition(".")[2]: meant for key, meant in RENAMED.items()}
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,15 @@ class InvalidKey:
     problem: str = ""
     """Empty if `place` is the whole message."""
     meant: str | None = None
+    of_section: bool = False
+    """The error is of a whole section: an invalid key in the section may be its cause."""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}" if self.problem else self.place
 
     def explains(self, place: str) -> bool:
         """Whether an error at `place` is only a consequence of this one."""
-        return place == self.place or place.startswith(f"{self.place}.")
+        return place == self.place or (place.startswith(f"{self.place}.") and not self.of_section)
 
     def supplies(self, other: "InvalidKey") -> bool:
         """Whether `other` is missing only because this key, which is meant to be it, is misspelt."""
@@ -80,7 +86,8 @@ def without_consequences(invalid: Sequence[InvalidKey]) -> list[InvalidKey]:
     def is_consequence(number: int, one: InvalidKey) -> bool:
         others = [other for other in invalid if other.place != one.place]
         repeats = any(other.explains(one.place) for other in (*invalid[:number], *others))
-        return repeats or any(other.supplies(one) for other in others)
+        inside = one.of_section and any(other.place.startswith(f"{one.place}.") for other in others)
+        return repeats or inside or any(other.supplies(one) for other in others)
 
     return [one for number, one in enumerate(invalid) if not is_consequence(number, one)]
 
@@ -148,9 +155,12 @@ def _found(value: object) -> str:
 
 def _nearest_key(model: type[BaseModel], path: Sequence[str]) -> tuple[str, str | None]:
     """Return a hint, and the key that was probably meant."""
-    place = ".".join(path)
-    if place in RENAMED:
-        return f"; did you mean {RENAMED[place]!r}?", RENAMED[place]
+    place, last = ".".join(path), path[-1]
+    known = RENAMED.get(place) or (_OF_DOCUMENTS.get(last) if last.startswith("T_") else None)
+    if known is not None:
+        return f"; did you mean {known!r}?", known
+    if last in OPERATION_TYPES and "operation_types" not in path:
+        return f"; {CLASS_OF_ITS_OWN}", None
     siblings = _fields_at(model, path[:-1])
     elsewhere = [key for key in all_keys(model) if key.rpartition(".")[2] == path[-1] and not _is_parameter(model, key)]
     close = nearest(path[-1], siblings, cutoff=0.8 if elsewhere else 0.6)
