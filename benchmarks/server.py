@@ -51,6 +51,8 @@ SNAPSHOTS = 2000
 LOADS = 50
 PARTS = ("commits", "loads", "answers", "reference", "failures")
 FAILURES = 100
+A_ROUND = 20
+"""Failures on one table: a history grows with the square of its length."""
 KINDS = ("kill", "stop", "cut")
 
 
@@ -210,7 +212,7 @@ def measure_reference(seconds: float) -> list[dict[str, object]]:
     return rows
 
 
-def measure_failures(count: int) -> list[dict[str, object]]:
+def measure_failures(count: int, rounds: int) -> list[dict[str, object]]:
     """Return for each kind of writer what was lost or repeated, and how long clients waited."""
     rows = []
     for writer in (SHARED, EXCLUSIVE):
@@ -218,9 +220,15 @@ def measure_failures(count: int) -> list[dict[str, object]]:
             plan = {"failures": count, "kinds": KINDS, "writer": writer, "clients": 6, "endpoint": endpoint}
             command = [sys.executable, "-m", "tests.server.failing_over", files, json.dumps(plan)]
             environment = {**os.environ, **ANY_KEYS}
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-        found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-        rows.append({"writer": writer, **found})
+            found = []
+            for _ in range(rounds):
+                done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+                found.append(json.loads(done.stdout.splitlines()[-1]))
+        outages_s = [one for each in found for one in each["outages_s"]]
+        counts = {name: sum(each[name] for each in found) for name in ("acknowledged", "loads", "commits_too_many")}
+        wrong = {name: sum(len(each[name]) for each in found) for name in ("missing", "violations", "findings")}
+        median_s = round(median(outages_s), 3)
+        rows.append({"writer": writer, **counts, **wrong, "median_outage_s": median_s, "outages_s": outages_s})
         print(rows[-1], flush=True)
     return rows
 
@@ -246,7 +254,7 @@ def main() -> None:
     if given.only in (None, "reference"):
         body["reference"] = measure_reference(2.0 if given.quick else SECONDS)
     if given.only in (None, "failures"):
-        body["failures"] = measure_failures(2 if given.quick else FAILURES)
+        body["failures"] = measure_failures(*((3, 1) if given.quick else (A_ROUND, FAILURES // A_ROUND)))
     if not given.quick:
         print(save("server", {"unit": "commits/s, ms", **body}))
 
