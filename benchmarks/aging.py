@@ -4,12 +4,14 @@
     python -m benchmarks.aging --only append,schemas # only those parts; the others stay as they are in the file
     python -m benchmarks.aging --ages 50,100,200     # a shorter life
     python -m benchmarks.aging --label before        # under that label, to compare two versions of the code
+    python -m benchmarks.aging --only ""             # prints the whole table, before and now, from the file
 
 Requests are counted by an S3 server in memory (`benchmarks.s3_server`); *sequential* is the longest chain of requests
 of which each began after the one before had ended. CPU times are those of the client's process.
 
 * `append`: one-row appends through PyIceberg, in the default mode. At each age: requests, CPU time of an append and of
-  a commit that sets a property, requests of a cold `load_catalog` and `load_table`, bytes of metadata files.
+  a commit that sets a property, requests of a cold `load_catalog` and `load_table`, bytes of metadata files, wall time
+  of `endive catalog history` and `check` without their imports.
 * `schemas`: a property set on a table with 1, 6, 11, 16 and 21 schemas of 200 columns: CPU time, the size
   of the table's record, and bytes written to the log (compressed).
 * `register`: `register_table` in a catalog with 10, 100, 1,000 tables.
@@ -20,6 +22,8 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -34,6 +38,7 @@ from benchmarks.s3_server import CountingServer, running_server, sequential
 from endive.catalog import KVCatalog
 from endive.catalog.model.keys import table_key
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
+from endive.cli.catalog.past import history
 from endive.objects import MemoryStore
 
 PARTS = ("append", "schemas", "register", "threads")
@@ -76,7 +81,7 @@ def append(ages: Sequence[int]) -> list[Row]:
                 table.append(ROWS)
             row = {"snapshots": age} | _append_costs(server, catalog)
             catalog.close()
-            row |= _cold_costs(server)
+            row |= _cold_costs(server) | _command_costs(server)
             catalog = _opened(server)
             row |= {
                 "metadata_files_bytes": sum(_metadata_files(server)),
@@ -133,6 +138,20 @@ def _cold_costs(server: CountingServer) -> Row:
     return {f"open_{name}": count for name, count in opening.items()} | {
         f"load_{name}": count for name, count in loading.items()
     }
+
+
+def _command_costs(server: CountingServer) -> Row:
+    """Return the wall times of commands, in this process: imports do not count."""
+    properties = [f"{name}={value}" for name, value in server.properties.items()]
+    start_s = time.monotonic()
+    with redirect_stdout(StringIO()):
+        history("s3://bucket/lake", "db.t", server.url, properties, as_json=True)
+    history_s, start_s = time.monotonic() - start_s, time.monotonic()
+    with closing(_opened(server)) as catalog:
+        findings = catalog.kv.check()
+    if findings:
+        raise SystemExit(f"the catalog is damaged: {findings[:3]}")
+    return {"history_s": round(history_s, 3), "check_s": round(time.monotonic() - start_s, 3)}
 
 
 def _metadata_files(server: CountingServer) -> list[int]:
@@ -231,6 +250,35 @@ def threads(_ages: Sequence[int]) -> list[Row]:
     return rows
 
 
+SHOWN = (
+    ("append: requests", "append", "append_requests", "≤ 9"),
+    ("append: sequential requests", "append", "append_sequential", "≤ 6"),
+    ("append: CPU ms", "append", "append_cpu_ms", "flat within 1.5x"),
+    ("property set, default mode: CPU ms", "append", "property_cpu_ms", "≤ 2x"),
+    ("cold `load_catalog`: sequential requests", "append", "open_sequential", "≤ 5"),
+    ("cold `load_table`: sequential requests", "append", "load_sequential", "≤ 3"),
+    ("bytes of metadata files", "append", "metadata_files_bytes", "old files removed"),
+    ("`history`: s", "append", "history_s", "< 1"),
+    ("`catalog check`: s", "append", "check_s", "linear"),
+    ("table record with 21 schemas: bytes per commit", "schemas", "bytes_per_commit", "what changed"),
+    ("`register_table`: CPU ms", "register", "cpu_ms", "indexed"),
+    ("threads over S3's latencies, first and last case: commits/s", "threads", "commits_per_s", "≥ 80 (one table, 16)"),
+)
+"""What the issue of flat costs asks for: a part, one of its figures, and the aim."""
+
+
+def table(labels: Row) -> str:
+    """Return the first and the last row of every figure, before and now; the store's are in `aging_store`."""
+    lines = ["| figure | before: first → last | now: first → last | aim |", "|---|---:|---:|---|"]
+    for name, part, column, aim in SHOWN:
+        cells = []
+        for label in ("before", "now"):
+            rows = [row for row in labels.get(label, {}).get(part, {}).get("rows", ()) if column in row]
+            cells.append(f"{rows[0][column]:,} → {rows[-1][column]:,}" if rows else "not measured")
+        lines.append(f"| {name} | {' | '.join(cells)} | {aim} |")
+    return "\n".join(lines)
+
+
 MEASURES: dict[str, Callable[[Sequence[int]], list[Row]]] = {
     "append": append,
     "schemas": schemas,
@@ -242,17 +290,18 @@ MEASURES: dict[str, Callable[[Sequence[int]], list[Row]]] = {
 def main() -> None:
     """Measure the parts that were asked for, and save them beside the others."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {', '.join(PARTS)}")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {', '.join(PARTS)}; empty: the table only")
     parser.add_argument("--ages", default=",".join(map(str, AGES)), help="numbers of snapshots")
     parser.add_argument("--label", default="now", help="`before` for figures to compare with")
     arguments = parser.parse_args()
     file = RESULTS / "aging.json"
     known: Row = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     labels: Row = known.get("labels", {})
-    for part in arguments.only.split(","):
+    for part in filter(None, arguments.only.split(",")):
         rows = MEASURES[part]([int(age) for age in arguments.ages.split(",")])
         labels.setdefault(arguments.label, {})[part] = {"commit": commit(), "rows": rows}
         save("aging", {"labels": labels})
+    print(table(labels))
 
 
 if __name__ == "__main__":

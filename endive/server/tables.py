@@ -17,6 +17,7 @@ from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.grants import Place, Privilege
 from endive.catalog.model.names import table_of, text_of
 from endive.catalog.operations.tables_in_store import LoadedTable
+from endive.drivers.blocking import random_id
 from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
 from endive.server.access.locations import check_properties
 from endive.server.changes import change_of, lost_field
@@ -52,7 +53,13 @@ def create_table(call: Call) -> Response:
         if not call.catalog.namespace_exists(name[:-1]):
             raise NotInCatalogError("Namespace", text_of(name[:-1]))
         metadata = call.catalog.tables.new_metadata(
-            name, structure.schema, asked.location, structure.spec, structure.order, properties
+            name,
+            structure.schema,
+            asked.location,
+            structure.spec,
+            structure.order,
+            properties,
+            call.guard.principal.staged_uuid(UUID(random_id(), version=4)),
         )
         return json_response(
             {"metadata": metadata_json(metadata), "config": client_properties(call.catalog.properties)}

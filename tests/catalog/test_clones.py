@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.table import StaticTable, Table
+from pyiceberg.types import LongType
 
 from endive.catalog import KVCatalog, MaintenanceOptions, clones
 from endive.catalog.model.checkpoint_records import NEVER, CloneSource
@@ -17,6 +18,7 @@ from tests.catalog.commits.interrupted import rows_of
 from tests.catalog.stand_in import Counting, Died
 from tests.catalog.tables import NAME, NUMBERS, numbers
 from tests.catalog.test_checkpoints import VIEW_SCHEMA, view_version
+from tests.catalog.test_table_parts import COLUMNS, WIDE, forget
 
 FAR = 2**62
 EVERYTHING = MaintenanceOptions(orphan_age_ms=-(10**15))
@@ -271,3 +273,25 @@ def test_a_second_clone_to_the_same_place_is_refused(source: KVCatalog, tmp_path
 
     with pytest.raises(ConfigurationError, match="a clone of somewhere was interrupted here"):
         source.clone(str(tmp_path / "clone"))
+
+
+def test_a_wide_table_is_cloned_with_the_parts_of_its_record(
+    source: KVCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its schemas have rows of their own, which the clone needs for itself."""
+    wide = EndiveCatalog.on(source).create_table("db.wide", WIDE)
+    with wide.update_schema() as update:
+        update.add_column("added", LongType())
+    forget(monkeypatch)
+    source.clone(str(tmp_path / "clone"))
+    source.drop_table("db.wide")
+
+    forget(monkeypatch)
+    with KVCatalog.open(str(tmp_path / "clone")) as clone:
+        assert [len(one.fields) for one in table_of(clone, "db.wide").metadata.schemas] == [COLUMNS, COLUMNS + 1]
+        with table_of(clone, "db.wide").update_schema() as update:
+            update.delete_column("added")
+        forget(monkeypatch)
+        assert [len(one.fields) for one in table_of(clone, "db.wide").metadata.schemas][-1] == COLUMNS + 1
+        assert len(table_of(clone, "db.wide").schema().fields) == COLUMNS
+        assert clone.check() == []

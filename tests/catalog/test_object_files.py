@@ -2,9 +2,11 @@
 
 import pickle
 from collections.abc import Iterator
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -192,3 +194,12 @@ def test_properties_of_pyiceberg_reach_the_bucket(server: CountingServer, monkey
         ("s3://other", None, {"region": "r", "skip_signature": True}, {}),
         ("gs://other", server.url, {}, {}),
     ]
+
+
+def test_a_tables_storage_properties_override_the_catalogs_as_in_pyiceberg() -> None:
+    given = {"s3.endpoint": "http://127.0.0.1:1", "s3.region": "here"}
+    of_table = {"s3.endpoint": "http://127.0.0.1:2"}
+    with closing(EndiveCatalog("one", uri="memory://", warehouse="memory://", **given)) as catalog:
+        ours = catalog.file_io(of_table, "s3://bucket/table").properties
+    theirs = SqlCatalog("two", uri="sqlite://", **given)._load_file_io(of_table, "s3://bucket/table").properties
+    assert {name: ours[name] for name in given} == {name: theirs[name] for name in given} == {**given, **of_table}

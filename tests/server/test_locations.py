@@ -26,6 +26,16 @@ from tests.server.calls import SCHEMA, VERSION, answer, set_property
 
 READ, WRITE, CREATE, MANAGE = Privilege
 ROWS = pa.table({"id": [1, 2, 3]})
+STRUCTURE: list[dict[str, Any]] = [
+    {"action": "upgrade-format-version", "format-version": 2},
+    {"action": "add-schema", "schema": SCHEMA},
+    {"action": "set-current-schema", "schema-id": -1},
+    {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+    {"action": "set-default-spec", "spec-id": -1},
+    {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+    {"action": "set-default-sort-order", "sort-order-id": -1},
+]
+"""The updates of a commit that creates a table, but for its uuid and location."""
 
 
 @pytest.fixture
@@ -134,6 +144,25 @@ def test_a_staged_table_keeps_the_location_that_the_server_chose(application: Ap
 
     assert commit("orders", victim.location())[0] == 403
     assert "server's choice" in commit("orders", victim.location())[1]
+
+
+def test_a_table_cannot_be_created_with_the_uuid_of_a_dropped_one(application: Application, catalog: KVCatalog) -> None:
+    """Its creator would own the dropped table as soon as a checkpoint brings it back."""
+    vic = {"authorization": "Bearer vic"}
+    _, made = answer(application, "POST", "namespaces/db/tables", create("orders"), **vic)
+    uuid = made["metadata"]["table-uuid"]
+    catalog.create_checkpoint("before")
+    assert ask(application, "vic", "DELETE", "namespaces/db/tables/orders")[0] == 204
+    location = catalog.tables.location_for(("own", "t"), uuid.replace("-", ""), None)
+    first = [{"action": "assign-uuid", "uuid": uuid}, {"action": "set-location", "location": location}]
+    for updates in (first, first[:1]):
+        body = {"requirements": [{"type": "assert-create"}], "updates": [*updates, *STRUCTURE]}
+        status, message = ask(application, "mallory", "POST", "namespaces/own/tables/t", body)
+        assert status in (400, 403), message
+    assert not catalog.table_exists("own.t")
+
+    catalog.restore("before")
+    assert ask(application, "mallory", "GET", "namespaces/db/tables/orders")[0] == 403
 
 
 def test_folders_that_look_the_same_are_kept_apart(application: Application, catalog: KVCatalog, victim: Table) -> None:

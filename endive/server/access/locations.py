@@ -140,6 +140,8 @@ def _check_first(call: Call, kind: ObjectKind, name: Identifier, updates: Sequen
         raise _refused(f"the location of a new {kind} is the server's choice", location)
     if call.catalog.store.read_cached(lambda tx: _is_taken(tx, location, "")):
         raise _refused("another table is in the location", location)
+    if not all(uuid is not None and call.guard.principal.has_staged(uuid) for uuid in given):
+        raise _refused(f"the uuid of a new {kind} is the server's choice: stage it first", location)
 
 
 def _location(tx: StoreTransaction, kind: ObjectKind, name: Identifier) -> Steps[str | None]:

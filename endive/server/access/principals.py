@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from uuid import NAMESPACE_OID, uuid5
+from hashlib import sha256
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from endive.catalog.model.grants import Grantee
 
@@ -29,6 +30,19 @@ class Principal:
         answered with that table, as the retry of its creation.
         """
         return key if self.is_owner else str(uuid5(NAMESPACE_OID, f"{self.name}\x1f{key}"))
+
+    def staged_uuid(self, random: UUID) -> UUID:
+        """Return a uuid for a table that this caller stages: its last digits bind it to the caller.
+
+        The client sends it back when it creates the table. With the uuid of a dropped table a caller would own that
+        table once a checkpoint brings it back.
+        """
+        start = random.hex[:20]
+        return UUID(start + sha256(f"{self.name}\x1f{start}".encode()).hexdigest()[:12])
+
+    def has_staged(self, uuid: UUID) -> bool:
+        """Whether a uuid is one that this caller was given."""
+        return self.staged_uuid(uuid) == uuid
 
 
 OWNER = Principal("owner", is_owner=True)
