@@ -58,6 +58,14 @@ metrics = {
     for writer in ("exclusive", "shared") for committers in (1, 64, 256)
 }
 """,
+    "catalog, latencies of S3, default mode, KVCatalog, a table each": """
+from benchmarks import catalog_s3 as s3
+s3.SECONDS = 6.0
+metrics = {
+    f"{writer}, 64 committers, /s": s3.directly("before-acknowledgement", writer, 64)["commits_per_s"]
+    for writer in ("exclusive", "shared")
+}
+""",
     "compiled engine, one simulated hour": """
 from benchmarks import engine
 engine.timed_run(engine.CASES[0].settings(60_000), "compiled")

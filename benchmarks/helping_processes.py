@@ -138,6 +138,7 @@ def run(subject: str, work: str, tables: str, processes: int, seconds: float, ki
         finally:
             for child in children:
                 child.kill()
+                child.wait()
         return {
             "subject": subject,
             "work": work,
