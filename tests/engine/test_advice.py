@@ -136,7 +136,7 @@ def test_a_part_that_was_not_checked_lowers_the_confidence() -> None:
     assert {one.confidence for one in clear if one.intervention.kind == "store class"} <= {"high"}
     jdbc = next(one for one in found.advice if "`jdbc`" in one.intervention.advice)
     assert jdbc.confidence == "medium"
-    assert any("catalog jdbc: not checked" in note for note in found.notes)
+    assert any("catalog jdbc: unchecked: " in note for note in found.notes)
     assert found.to_arrow().num_rows == len(found.advice)
 
 

@@ -12,6 +12,7 @@ from endive.pipeline import SweepProgress, run_sweep
 from endive.pipeline.plan import Plan
 from endive.pipeline.refining import refined
 from endive.pipeline.sweep_file import offered_load, parse_group
+from endive.sim.results.prices import NAME as DOLLARS
 from tests.pipeline.sweeps import small_plan, sweep_text
 
 LOAD = "transaction.inter_arrival.scale"
@@ -24,7 +25,7 @@ def measured(plan: Plan, holds_up_to: dict[int, float]) -> pa.Table:
         load = offered_load(one.settings, group.load_key)[0]
         success = 1.0 if load <= holds_up_to[one.parameters["catalog.num_tables"]] else 0.5
         metrics = {"offered_per_s": load, "committed_per_s": load * success, "success": success}
-        means = {**metrics, "all_p99_ms": 1.0, "overhead": 0.1, "seeds_done": 3, "load": load}
+        means = {**metrics, "all_p99_ms": 1.0, "overhead": 0.1, "seeds_done": 3, "load": load, DOLLARS: 9.0}
         rows.append({"family": group.name, "experiment": plan.name_of(one), **means})
     return pa.Table.from_pylist(rows)
 
