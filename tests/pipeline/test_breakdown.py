@@ -93,7 +93,7 @@ def test_the_page_names_the_experiment_the_class_and_the_table() -> None:
             {"family": "other", "by": "class", "name": "x", "workload.streams.writers": 40, **values},
         ]
     )
-    group = SimpleNamespace(about=SimpleNamespace(name="f", varied=("workload.streams.writers",), trust=""))
+    group = SimpleNamespace(about=SimpleNamespace(name="f", varied=("workload.streams.writers",), trust={}))
     found = rows_of_page(cast("Results", SimpleNamespace(breakdown=frame)), cast("ReportGroup", group))
     assert [row[1] for row in found.rows] == ["streams", "table 3"]
     assert found.rows[0][0].endswith("40")
