@@ -201,5 +201,6 @@ def test_a_tables_storage_properties_override_the_catalogs_as_in_pyiceberg() -> 
     of_table = {"s3.endpoint": "http://127.0.0.1:2"}
     with closing(EndiveCatalog("one", uri="memory://", warehouse="memory://", **given)) as catalog:
         ours = catalog.file_io(of_table, "s3://bucket/table").properties
-    theirs = SqlCatalog("two", uri="sqlite://", **given)._load_file_io(of_table, "s3://bucket/table").properties
+    with closing(SqlCatalog("two", uri="sqlite://", **given)) as sql:
+        theirs = sql._load_file_io(of_table, "s3://bucket/table").properties
     assert {name: ours[name] for name in given} == {name: theirs[name] for name in given} == {**given, **of_table}
