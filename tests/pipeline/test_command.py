@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,12 +14,13 @@ import pytest
 from endive.cli.sweep import duration
 from endive.pipeline.plan import Plan
 from endive.pipeline.sweep_file import load_group
+from endive.spark.session import DAEMON
 from tests.pipeline.sweeps import expected_rows, rows_of, sweep_text
 from tests.surfaces.conftest import endive  # noqa: F401 - a fixture
 from tests.surfaces.files import CommandLine, start
 
 LONG = sweep_text("[1, 2]", "[60, 70, 80, 90]").replace("300_000", "21_600_000")
-"""24 runs in twelve bins, each bin about a second: time enough to interrupt it twice before the last bin ends."""
+"""24 runs in as many bins, about a second each."""
 ENDS_S = 300
 """How long a JVM may take to end; seconds on an idle machine."""
 
@@ -28,6 +30,20 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def is_worker(pid: int) -> bool:
+    """Whether a process is one in which Spark runs Python tasks."""
+    try:
+        return DAEMON.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def send(kind: signal.Signals, pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):  # it has ended
+            os.kill(pid, kind)
 
 
 def descendants(pid: int) -> list[int]:
@@ -142,16 +158,25 @@ def names_in(log: Path) -> tuple[set[str], set[str]]:
 def interrupted(directory: Path, kind: signal.Signals, kept: set[str]) -> tuple[int, str]:
     """Start a sweep, stop it when it has written a file besides `kept`, and see that none of its processes is left."""
     sweep = start(directory, "sweep", "long.toml", "--out", "out")
+    workers: list[int] = []
     try:
         while {path.name for path in directory.glob("out/runs/part-*")} == kept and sweep.poll() is None:
             time.sleep(0.05)
         processes = descendants(sweep.pid)
+        workers = [pid for pid in processes if is_worker(pid)]
+        send(signal.SIGSTOP, workers)  # however slow the machine: the sweep cannot end before the signal takes effect
         os.kill(sweep.pid, kind)
-        _, said = sweep.communicate(timeout=60)
+        _, said = sweep.communicate(timeout=ENDS_S)
+        await_end([pid for pid in processes if pid not in workers])
     finally:
         sweep.kill()
-    deadline = time.monotonic() + ENDS_S
-    while any(is_running(pid) for pid in processes) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not [pid for pid in processes if is_running(pid)]
+        send(signal.SIGCONT, workers)
+    await_end(workers)
     return sweep.returncode, said
+
+
+def await_end(pids: list[int]) -> None:
+    deadline = time.monotonic() + ENDS_S
+    while any(is_running(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in pids if is_running(pid)]
