@@ -58,6 +58,10 @@ class ConfigurationError(EndiveError, ValueError):
         return f"{self.source}: {counted(len(self.errors), 'error')}\n{lines}"
 
 
+class KeyReusedError(ConfigurationError):
+    """An idempotency key was used for another request. Nothing was done now: send the request with a key of its own."""
+
+
 class ErrorCollector:
     """Collects the `ConfigurationError`s of several parts of an input, so that all are reported at once.
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from endive.catalog.catalog import KVCatalog
+from endive.catalog.operations.requests import LIFETIME_MS
 
 FILE_PROPERTIES = frozenset(
     (
@@ -29,8 +30,8 @@ FILE_PROPERTIES = frozenset(
 )
 """Properties that are sent to clients. Others may hold secrets: `s3.sse.key`, `adls.connection-string`."""
 
-IDEMPOTENCY_LIFETIME = "PT30M"
-"""How long a client may repeat a request under its key. A table keeps the results of its last 1,000 commits."""
+IDEMPOTENCY_LIFETIME = f"PT{LIFETIME_MS // 60_000}M"
+"""How long a client may repeat a request under its key."""
 
 
 def configuration(catalog: KVCatalog, prefix: str, endpoints: list[str]) -> dict[str, object]:

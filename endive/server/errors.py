@@ -18,6 +18,7 @@ from endive.errors import (
     ConfigurationError,
     CorruptObjectError,
     EndiveError,
+    KeyReusedError,
     NamespaceNotEmptyError,
     NotInCatalogError,
     OutcomeUnknownError,
@@ -98,11 +99,16 @@ def _invalid(error: ConfigurationError) -> HttpError:
     return HttpError(400, "IllegalArgumentException", f"{'; '.join(error.errors)} ({error.source})")
 
 
+def _reused(error: KeyReusedError) -> HttpError:
+    return HttpError(422, "UnprocessableEntityException", f"{error.source} {'; '.join(error.errors)}")
+
+
 _KNOWN: tuple[tuple[type[Exception], Callable[[Any], HttpError]], ...] = (
     (NotInCatalogError, lambda error: HttpError(404, _MISSING.get(error.kind, "NotFoundException"), str(error))),
     (AlreadyInCatalogError, lambda error: HttpError(409, "AlreadyExistsException", str(error))),
     (NamespaceNotEmptyError, lambda error: HttpError(409, "NamespaceNotEmptyException", str(error))),
     (CommitConflictError, _conflict),
+    (KeyReusedError, _reused),
     (ConfigurationError, _invalid),
     (ValidationError, lambda error: HttpError(400, "ValidationException", str(error).splitlines()[0])),
     (StorageUnavailableError, lambda error: try_again(str(error))),

@@ -22,7 +22,7 @@ def create_namespace(call: Call) -> Response:
     asked = call.request.decoded(CreateNamespace)
     namespace = tuple(asked.namespace)
     owner = call.guard.owner_in(namespace[:-1])
-    call.catalog.create_namespace(namespace, asked.properties, call.creation_id, owner)
+    call.catalog.create_namespace(namespace, asked.properties, call.request_id, owner)
     return json_response({"namespace": namespace, "properties": asked.properties})
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from endive.catalog.catalog import KVCatalog
 from endive.catalog.model.names import LEVELS_MAX, Identifier
+from endive.catalog.operations.requests import digest_of
 from endive.server.access.guard import Guard
 from endive.server.errors import HttpError, bad_request, not_acceptable
 from endive.server.http import SEPARATOR, Request, Response
+from endive.server.names import uuid_of
 from endive.server.storage.delegation import NO_DELEGATION, Delegation
 
 ROOTS = frozenset({"config", "oauth", "namespaces", "tables", "views", "transactions"})
@@ -42,20 +44,21 @@ class Call:
         return (*self.namespace, name)
 
     @property
-    def commit_id(self) -> str | None:
-        """The client's idempotency key; None without one."""
-        return self.request.headers.get("idempotency-key") or None
-
-    @property
-    def creation_id(self) -> str | None:
-        """The id of a creation under the client's idempotency key, which no other caller has; None without a key."""
-        key = self.commit_id
-        return key and self.guard.principal.creation_id(key)
-
-    @property
     def request_id(self) -> str | None:
-        """The id of another request than a commit under the client's key: another caller's key is another one."""
-        return self.creation_id
+        """The id of a request under the client's idempotency key; None without a key.
+
+        It belongs to the caller: the same key of another caller is another id.
+        """
+        key = self.request.headers.get("idempotency-key")
+        if not key:
+            return None
+        uuid_of(key)
+        return self.guard.principal.request_id(key)
+
+    @property
+    def digest(self) -> str:
+        """A digest of the JSON in the body, to be stored with the idempotency key; empty without a key."""
+        return digest_of(self.request.decoded(dict)) if self.request_id is not None else ""
 
 
 Handler = Callable[[Call], Response]

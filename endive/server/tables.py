@@ -71,7 +71,7 @@ def create_table(call: Call) -> Response:
         structure.spec,
         structure.order,
         properties,
-        uuid_of(call.creation_id),
+        uuid_of(call.request_id),
         call.guard.owner_in(name[:-1]),
     )
     call.guard.require_on(Privilege.READ, "table", name)  # a retry, after the creator's grant was revoked
@@ -194,7 +194,7 @@ def update_table(call: Call) -> Response:
         unchanged = call.catalog.load_table(call.table)
         call.guard.require_same_tables()
         return table_response(call, unchanged)
-    (loaded,) = call.catalog.commit_and_load([change], call.commit_id)
+    (loaded,) = call.catalog.commit_and_load([change], call.request_id)
     if is_new:
         _own(call, loaded)
     return table_response(call, loaded)
@@ -214,16 +214,20 @@ def commit_transaction(call: Call) -> Response:
         raise bad_request("A transaction has every table only once")
     new = {one.identifier for one in changes if one.creates and not call.catalog.table_exists(one.identifier)}
     if not new:
-        call.catalog.commit_many(changes, call.commit_id)
+        call.catalog.commit_many(changes, call.request_id)
         return NO_CONTENT
-    for loaded in call.catalog.commit_and_load(changes, call.commit_id):
+    for loaded in call.catalog.commit_and_load(changes, call.request_id):
         if loaded.identifier in new:
             _own(call, loaded)
     return NO_CONTENT
 
 
 def pinned(call: Call, change: TableChange) -> TableChange:
-    """Return a change that fails if another table has the name of the one that the caller has a grant on."""
+    """Return a change that fails if another table has the name of the one that the caller has a grant on.
+
+    It has the digest of the request: the client's key belongs to this request alone.
+    """
+    change = replace(change, digest=call.digest)
     place = call.guard.pinned.get(change.identifier)
     if place is None:
         return change

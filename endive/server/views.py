@@ -22,7 +22,7 @@ def list_views(call: Call) -> Response:
 def create_view(call: Call) -> Response:
     """Create a view."""
     asked = call.request.decoded(CreateView)
-    uuid = uuid_of(call.creation_id)
+    uuid = uuid_of(call.request_id)
     created = call.catalog.create_view(
         (*call.namespace, asked.name),
         asked.schema,
@@ -58,7 +58,7 @@ def replace_view(call: Call) -> Response:
     place = call.guard.pinned.get(call.table)
     if place is not None:  # another view may have got the name since its grants were read
         requirements = [*requirements, {"type": "assert-view-uuid", "uuid": place.uuid}]
-    return view_response(call.catalog.commit_view(call.table, requirements, asked.updates, call.commit_id))
+    return view_response(call.catalog.commit_view(call.table, requirements, asked.updates, call.request_id))
 
 
 def drop_view(call: Call) -> Response:

@@ -96,7 +96,8 @@ def test_a_key_belongs_to_one_request(application: Application) -> None:
     create_table(application, "other")
     assert answer(application, "DELETE", TABLE, idempotency_key=KEY)[0] == 204
 
-    assert error(application, "DELETE", "namespaces/db/tables/other", idempotency_key=KEY)[0] == 400
+    refused = error(application, "DELETE", "namespaces/db/tables/other", idempotency_key=KEY)
+    assert refused == (422, "UnprocessableEntityException")
 
     assert answer(application, "HEAD", "namespaces/db/tables/other")[0] == 204
 
@@ -116,7 +117,7 @@ def test_old_results_are_deleted_by_the_next_one(
     assert answer(application, "DELETE", TABLE, idempotency_key=KEY)[0] == 204
     create_table(application)
     assert rows(catalog) == 1
-    monkeypatch.setattr(requests, "LIFETIME_MS", -1)
+    monkeypatch.setattr(requests, "LIFETIME_MS", -1 - requests.CLOCKS_DIFFER_MS)
 
     assert answer(application, "DELETE", TABLE, idempotency_key=OTHER_KEY)[0] == 204
 

@@ -434,7 +434,7 @@ def test_a_key_cannot_be_searched_for_another_tables_folder(
     catalog.create_namespace("vics")
     catalog.rename_table("own.orders", "vics.orders")
     found = uuid[:8] + "-0000-4000-8000-000000000000"
-    monkeypatch.setattr(Principal, "creation_id", lambda _self, _key: found)
+    monkeypatch.setattr(Principal, "request_id", lambda _self, _key: found)
 
     keyed = {**bearer, "idempotency_key": "01890a5d-ac96-774b-bcce-b302099a8057"}
     status, refused = answer(application, "POST", "namespaces/own/tables", create("orders"), **keyed)

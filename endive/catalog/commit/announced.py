@@ -32,7 +32,7 @@ from endive.catalog.commit.announced_results import (
     result_of_error,
     result_of_record,
 )
-from endive.catalog.commit.apply import AlreadyCommitted, GroupMember, Results, Stale, apply_group
+from endive.catalog.commit.apply import AlreadyCommitted, GroupMember, Stale, apply_group
 from endive.catalog.commit.chains import Chain, Chains, answer_members, load_base, members_of, past_after
 from endive.catalog.commit.change_json import PortableChange, decoded_change, encoded_change
 from endive.catalog.commit.decision import WritesFileFirst
@@ -41,6 +41,7 @@ from endive.catalog.commit.manifest_lists import own_manifests_of
 from endive.catalog.commit.manifests import encoded_list, own_list
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.prepared import ChangedRows
+from endive.catalog.commit.stored_results import Results
 from endive.catalog.model.catalog_records import CommitRecord, TableRecord
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore

@@ -5,7 +5,7 @@ that were prepared are put only if the table is still at the version that they w
 returns `Stale` and puts nothing, and the caller decides again (`endive.catalog.commit.committer`).
 
 Every commit has an id, its idempotency key. Its result is stored under the id in the same transaction, and a retry
-returns the stored result. Every table keeps its last `RESULTS_STORED` results.
+returns the stored result (`endive.catalog.commit.stored_results`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,22 +14,19 @@ from dataclasses import dataclass, replace
 from endive.catalog.commit.base import base_of
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, WritesFileFirst, decide
-from endive.catalog.commit.prepared import NO_VERSION, ChangedRows, PreparedCommit, compute_rows
+from endive.catalog.commit.prepared import ChangedRows, PreparedCommit, compute_rows
+from endive.catalog.commit.stored_results import Results, put_result, stored_result, stored_results
 from endive.catalog.model.catalog_records import CommitRecord, SnapshotRecord, TableRecord
 from endive.catalog.model.file_rows import reparent
-from endive.catalog.model.keys import commit_key, commit_version_key, snapshot_key
-from endive.catalog.model.names import Identifier, text_of
+from endive.catalog.model.keys import snapshot_key
+from endive.catalog.model.names import Identifier
 from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.operations.dropped_tables import require_cleared
 from endive.catalog.operations.namespaces import require_namespace
 from endive.catalog.operations.stored_tables import put_record
 from endive.catalog.operations.table_rows import find_table, require_no_view
 from endive.catalog.operations.uuid_index import put_uuid, require_unused_uuid
-from endive.errors import CommitConflictError, NotInCatalogError
 from endive.protocol.requests import Steps
-
-RESULTS_STORED = 1000
-"""Stored results of every table. A retry comes within seconds; that of a restarted stream within hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +34,6 @@ class Stale:
     """Nothing was committed: the table is no longer in the state that a change was decided on."""
 
     identifier: Identifier
-
-
-Results = tuple[CommitRecord, ...]
 
 
 def apply_commit(
@@ -118,7 +112,7 @@ def apply_group(
     record = yield from find_table(tx, identifier)
     stored: dict[str, CommitRecord] = {}
     for member in members:
-        result = (yield from _stored_result(tx, record, member.commit_id)) if record is not None else None
+        result = (yield from stored_result(tx, record, member.commit_id)) if record is not None else None
         if result is not None:
             stored[member.commit_id] = result
     if len(stored) == len(members):
@@ -139,65 +133,6 @@ def apply_group(
     return tuple(results)
 
 
-def stored_results(
-    tx: StoreTransaction, identifiers: Sequence[Identifier], commit_id: str, records: list[TableRecord | None]
-) -> Steps[Results | None]:
-    """Return the stored results of a commit to these tables; None if there are none. Fills `records`.
-
-    The stored result of one table decides for all tables of the commit. Another table may have deleted its result, or
-    stored none because the change had no effect; its result describes the table as it is now. A table that was dropped
-    or renamed since has the version `NO_VERSION`: the commit has happened, and is not repeated.
-    """
-    results: list[CommitRecord | None] = []
-    for identifier in identifiers:
-        record = yield from find_table(tx, identifier)
-        result = (yield from _stored_result(tx, record, commit_id)) if record is not None else None
-        records.append(record)
-        results.append(result)
-    stored = next((result for result in results if result is not None), None)
-    if stored is None:
-        return None
-    _require_own_id(identifiers, records, results)
-    return tuple(
-        result if result is not None else _result_now(record, stored)
-        for record, result in zip(records, results, strict=True)
-    )
-
-
-def _stored_result(tx: StoreTransaction, record: TableRecord, commit_id: str) -> Steps[CommitRecord | None]:
-    body = yield from tx.get(commit_key(record.uuid, commit_id))
-    return None if body is None else CommitRecord.decoded(body)
-
-
-def _require_own_id(
-    identifiers: Sequence[Identifier], records: Sequence[TableRecord | None], results: Sequence[CommitRecord | None]
-) -> None:
-    """Raise if a table without a stored result was not part of the commit that the others have stored."""
-    stored = next(result for result in results if result is not None)
-    for identifier, record, result in zip(identifiers, records, results, strict=True):
-        if record is not None and result is None and str(record.uuid) not in stored.together:
-            problem = (
-                f"the commit id {stored.commit_id!r} was already used for a commit that this table was not part of"
-            )
-            raise CommitConflictError(text_of(identifier), problem)
-    there = {str(record.uuid) for record in records if record is not None}
-    gone = [text_of(identifier) for identifier, record in zip(identifiers, records, strict=True) if record is None]
-    if len(gone) > len(set(stored.together) - there):  # more tables than the commit had
-        raise NotInCatalogError("Table", gone[0], "it may have been dropped or renamed since")
-
-
-def _result_now(record: TableRecord | None, stored: CommitRecord) -> CommitRecord:
-    """Return the result of a table that has not stored its own; of one that was dropped or renamed, without a state."""
-    if record is None:
-        return replace(stored, version=NO_VERSION, snapshot_id=None, metadata_location="")
-    return replace(
-        stored,
-        version=record.version,
-        snapshot_id=record.metadata.current_snapshot_id,
-        metadata_location=record.metadata_location,
-    )
-
-
 def _put_table(tx: StoreTransaction, rows: ChangedRows) -> Steps[None]:
     """Put the record of a table after a change."""
     if not rows.is_empty:
@@ -215,7 +150,9 @@ def _install(
     """
     record = rows.record
     shown_by = location if location is not None else record.metadata_location
-    result = CommitRecord(commit_id, record.version, rows.snapshot_id, shown_by, together)
+    result = CommitRecord(
+        commit_id, record.version, rows.snapshot_id, shown_by, together, rows.digest, rows.computed_unix_ms
+    )
     if rows.is_empty:
         return result
     puts = dict(rows.puts)
@@ -227,20 +164,8 @@ def _install(
         tx.delete(key)
     for key, value in puts.items():
         tx.put(key, value)
-    tx.put(commit_key(record.uuid, commit_id), result.encoded())
-    tx.put(commit_version_key(record.uuid, record.version), commit_id.encode())
-    if record.version >= RESULTS_STORED:
-        yield from _delete_result(tx, record)
+    yield from put_result(tx, record.uuid, result)
     return result
-
-
-def _delete_result(tx: StoreTransaction, record: TableRecord) -> Steps[None]:
-    """Delete the stored result of the commit `RESULTS_STORED` versions ago."""
-    key = commit_version_key(record.uuid, record.version - RESULTS_STORED)
-    commit_id = yield from tx.get(key)
-    if commit_id is not None:
-        tx.delete(commit_key(record.uuid, commit_id.decode()))
-        tx.delete(key)
 
 
 def _reparent_files(tx: StoreTransaction, rows: ChangedRows) -> Steps[dict[bytes, str]]:

@@ -19,7 +19,7 @@ from uuid import UUID
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
-from endive.catalog.commit.apply import GroupMember, Results
+from endive.catalog.commit.apply import GroupMember
 from endive.catalog.commit.base import named_snapshots
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
@@ -28,6 +28,7 @@ from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.old_metadata import ENABLED, delete_dropped_files, dropped_files
 from endive.catalog.commit.prepared import ChangedRows, advanced, compute_rows
 from endive.catalog.commit.rebase import KnownLists, NewList, rebase, write_lists
+from endive.catalog.commit.stored_results import Results
 from endive.catalog.model.catalog_records import CommitRecord, TableRecord
 from endive.catalog.model.names import Identifier
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore

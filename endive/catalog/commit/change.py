@@ -36,6 +36,8 @@ class TableChange:
     updates: tuple[TableUpdate, ...]
     files: Mapping[int, FilesOfSnapshot] = field(default_factory=dict)
     """File changes of the added snapshots, by snapshot id; a snapshot without an entry gets no `__files` rows."""
+    digest: str = ""
+    """Digest of the client's request: its commit id then belongs to this request alone. Empty: not checked."""
     kinds: frozenset[type[TableUpdate]] = field(init=False, compare=False, repr=False)
     """The types of the updates."""
     required: frozenset[type[TableRequirement]] = field(init=False, compare=False, repr=False)

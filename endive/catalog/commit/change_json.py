@@ -50,6 +50,7 @@ def encoded_change(one: PortableChange) -> bytes:
         "own_lists": {location: b64encode(body).decode() for location, body in one.own_lists.items()},
         "commit_id": one.commit_id,
         "metadata_mode": one.metadata_mode,
+        **({"digest": change.digest} if change.digest else {}),
     }
     return to_json(fields)
 
@@ -70,6 +71,7 @@ def decoded_change(body: bytes) -> PortableChange:
             for sent, model in zip(fields["updates"], updates, strict=True)
         ),
         {int(snapshot_id): _decoded_files(files) for snapshot_id, files in fields["files"].items()},
+        str(fields.get("digest", "")),
     )
     lists = {location: b64decode(encoded) for location, encoded in fields["own_lists"].items()}
     return PortableChange(change, str(fields["commit_id"]), str(fields["metadata_mode"]), lists)

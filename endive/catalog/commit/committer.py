@@ -20,7 +20,7 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from endive.catalog.commit.apply import Results, Stale, stored_results
+from endive.catalog.commit.apply import Stale
 from endive.catalog.commit.base import load_base
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
@@ -32,6 +32,7 @@ from endive.catalog.commit.old_metadata import delete_dropped_files
 from endive.catalog.commit.portable import ApplyCommit
 from endive.catalog.commit.prepared import ChangedRows, PreparedCommit, compute_rows, whole_metadata
 from endive.catalog.commit.rebase import KnownLists, rebase, write_lists
+from endive.catalog.commit.stored_results import Results, require_same_request, stored_results
 from endive.catalog.commit.turns import Turns
 from endive.catalog.commit.updates import structure_after
 from endive.catalog.model.catalog_records import CommitRecord, SnapshotRecord
@@ -102,6 +103,13 @@ class TableCommitter:
         """Commit changes of different tables, all or none. Without an id, one is drawn."""
         if commit_id is None:
             return self._commit(changes, self._new_id())
+        committed = self._commit_once(changes, commit_id)
+        for change, one in zip(changes, committed, strict=True):
+            require_same_request(change, one.record)
+        return committed
+
+    def _commit_once(self, changes: Sequence[TableChange], commit_id: str) -> list[CommittedTable]:
+        """Commit changes, or return the stored results of their id."""
         stored = self._stored_results(changes, commit_id)
         if stored is None:
             try:

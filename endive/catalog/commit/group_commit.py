@@ -25,12 +25,13 @@ from collections.abc import Callable
 from functools import partial
 
 from endive.catalog.commit.announced import AnnouncedCommits
-from endive.catalog.commit.apply import AlreadyCommitted, Results, Stale, apply_group
+from endive.catalog.commit.apply import AlreadyCommitted, Stale, apply_group
 from endive.catalog.commit.chains import Chain, Chains, answer_members, load_base, members_of, past_after
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.groups import GroupResult, TableQueue, Waiting
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.prepared import ChangedRows
+from endive.catalog.commit.stored_results import Results
 from endive.catalog.commit.turns import Turns
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import HelpingStore, TransactionalStore, TransactionFunction

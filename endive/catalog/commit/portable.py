@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pydantic_core import from_json, to_json
 
 from endive.catalog.commit.announced_results import ERRORS, record_or_error
-from endive.catalog.commit.apply import Results, Stale, apply_commit
+from endive.catalog.commit.apply import Stale, apply_commit
 from endive.catalog.commit.change_json import PortableChange, decoded_change, encoded_change
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.prepared import ChangedRows, PreparedCommit
+from endive.catalog.commit.stored_results import Results
 from endive.catalog.model.catalog_records import CommitRecord
 from endive.catalog.model.transaction import StoreTransaction
 from endive.errors import RefusalError

@@ -49,6 +49,10 @@ class ChangedRows:
     """The snapshots of the base."""
     base_updated_ms: int = 0
     """When the base was updated (`TableRecord.state`)."""
+    digest: str = ""
+    """Of the client's request (`TableChange.digest`)."""
+    computed_unix_ms: int = 0
+    """When the rows were computed."""
 
     @property
     def is_empty(self) -> bool:
@@ -99,7 +103,7 @@ def compute_rows(change: TableChange, base: TableView | None, now_ms: int) -> Ch
     """
     if base is None:
         new = applied(change, None, "", now_ms)
-        return _rows(change, None, TableRecord(change.identifier, NO_VERSION, new, "", NO_VERSION), new)
+        return _rows(change, None, TableRecord(change.identifier, NO_VERSION, new, "", NO_VERSION), new, now_ms)
     old = base.record
     updates = keeping_retention(change.updates, old.metadata)
     change = change if updates is change.updates else replace(change, updates=updates)
@@ -107,8 +111,18 @@ def compute_rows(change: TableChange, base: TableView | None, now_ms: int) -> Ch
     new = applied(change, base.metadata, "", now_ms)
     if new is base.metadata:
         updated_ms = old.metadata.last_updated_ms
-        return ChangedRows(old, old.uuid, old.version, (), (), new.current_snapshot_id, new, base_updated_ms=updated_ms)
-    return _rows(change, base, old, new)
+        return ChangedRows(
+            old,
+            old.uuid,
+            old.version,
+            (),
+            (),
+            new.current_snapshot_id,
+            new,
+            base_updated_ms=updated_ms,
+            digest=change.digest,
+        )
+    return _rows(change, base, old, new, now_ms)
 
 
 def advanced(view: TableView, rows: ChangedRows) -> TableView:
@@ -137,7 +151,9 @@ def whole_metadata(rows: ChangedRows, table: TableView | None) -> TableMetadata:
     return rows.after.model_copy(update={**own, **past})
 
 
-def _rows(change: TableChange, base: TableView | None, old: TableRecord, new: TableMetadata) -> ChangedRows:
+def _rows(
+    change: TableChange, base: TableView | None, old: TableRecord, new: TableMetadata, now_ms: int
+) -> ChangedRows:
     """Return the rows that differ between a base and the metadata after the change."""
     uuid = new.table_uuid
     puts: list[KeyValue] = []
@@ -184,6 +200,8 @@ def _rows(change: TableChange, base: TableView | None, old: TableRecord, new: Ta
         RemoveSnapshotsUpdate in change.kinds,
         base.snapshots if base is not None else (),
         old.metadata.last_updated_ms,
+        change.digest,
+        now_ms,
     )
 
 

@@ -328,6 +328,10 @@ class CommitRecord:
     metadata_location: str
     together: tuple[str, ...] = ()
     """The uuids of all tables of the commit; empty if it was one."""
+    digest: str = ""
+    """Digest of the client's request; empty if the client gave none, and in records of older versions."""
+    unix_ms: int = 0
+    """Time of the commit, by the clock of the process that computed its rows; 0 in records of older versions."""
 
     def encoded(self) -> bytes:
         """Return the JSON."""
@@ -337,7 +341,9 @@ class CommitRecord:
                 "version": self.version,
                 "snapshot_id": self.snapshot_id,
                 "metadata_location": self.metadata_location,
+                "unix_ms": self.unix_ms,
                 **({"together": self.together} if self.together else {}),
+                **({"digest": self.digest} if self.digest else {}),
             }
         )
 
@@ -346,4 +352,12 @@ class CommitRecord:
     def decoded(body: bytes) -> "CommitRecord":
         """Return the record of a JSON."""
         fields = from_json(body)
-        return CommitRecord(**{**fields, "together": tuple(fields.get("together", ()))})
+        return CommitRecord(
+            fields["commit_id"],
+            fields["version"],
+            fields["snapshot_id"],
+            fields["metadata_location"],
+            tuple(fields.get("together", ())),
+            fields.get("digest", ""),
+            fields.get("unix_ms", 0),
+        )

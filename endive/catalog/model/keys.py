@@ -11,12 +11,15 @@
     __files/{uuid}/{snapshot id}/{path}          a file that a snapshot added, deleted, or has from an expired ancestor
     __commits/{uuid}/id/{commit id}              the stored result of a commit
     __commits/{uuid}/version/{version}           the commit id of a version, so that old results can be deleted
+    __commits/{uuid}/oldest                      the first version that may have a stored result
     __imported/{uuid}                            the metadata file that a table was registered by
     __dropped/{uuid}                             a dropped table, until its rows are deleted
     __checkpoints/{name}                         a checkpoint of the whole catalog
     __cloned/{uuid}                              the location of the files that a cloned table owns
     __cloning                                    of a catalog that is being made as a clone
-    __requests/{idempotency key}                 the stored result of a request that is not a commit
+    __requests/{idempotency key}                 the stored result of a request that is not a commit to tables
+    __request_queue/{number}                     the idempotency keys of these requests, in order
+    __request_queue                              the numbers of the first and the next key in the queue
     __grants/{user or group}/{name}              the privileges of a user or a group
     __webhooks/{name}                            the versions of tables that a receiver of events has been told
 
@@ -47,6 +50,7 @@ CHECKPOINTS = "__checkpoints/"
 CLONED = "__cloned/"
 CLONING = b"__cloning"
 REQUESTS = "__requests/"
+REQUEST_QUEUE = b"__request_queue"
 GRANTS = "__grants/"
 
 
@@ -180,6 +184,11 @@ def commit_version_key(uuid: UUID, version: int) -> bytes:
     return commits_of(uuid) + f"version/{version:020d}".encode()
 
 
+def oldest_result_key(uuid: UUID) -> bytes:
+    """Return the key of the version from which on a table has stored results."""
+    return commits_of(uuid) + b"oldest"
+
+
 def imported_key(uuid: UUID) -> bytes:
     """Return the key of the metadata file that a table was registered by."""
     return f"{IMPORTED}{uuid}".encode()
@@ -203,6 +212,11 @@ def cloned_key(uuid: UUID) -> bytes:
 def request_key(key: str) -> bytes:
     """Return the key of the stored result of a request."""
     return f"{REQUESTS}{escaped(key)}".encode()
+
+
+def queued_request_key(number: int) -> bytes:
+    """Return the key of the idempotency key with this number in the queue."""
+    return REQUEST_QUEUE + f"/{number:020d}".encode()
 
 
 def webhook_key(name: str) -> bytes:

@@ -23,7 +23,7 @@ from endive.catalog.model.keys import (
 from endive.catalog.model.names import Identifier, namespace_of, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.operations.grant_rows import forget_place, own
-from endive.catalog.operations.requests import keyed, once, recorded
+from endive.catalog.operations.requests import digest_of, keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
 from endive.errors import AlreadyInCatalogError, ConfigurationError, NamespaceNotEmptyError, NotInCatalogError
 from endive.protocol.requests import Steps
@@ -157,7 +157,12 @@ class Namespaces:
         """Create a namespace. `given_id`: the caller's creation id; None: a new one is drawn."""
         name, creation_id = namespace_of(namespace), given_id or self._new_id()
         checked = _checked_properties(text_of(name), properties or {})
-        retrying(lambda: self._store.transact(lambda tx: create_namespace(tx, name, checked, creation_id, owner)))
+        request = keyed(given_id, f"create namespace {text_of(name)}", self._clock(), digest_of(checked))
+
+        def create(tx: StoreTransaction) -> Steps[None]:
+            yield from recorded(tx, request, create_namespace(tx, name, checked, creation_id, owner))
+
+        once(self._store, request, lambda: retrying(lambda: self._store.transact(create)), lambda _: None)
 
     def drop(self, namespace: str | Identifier, key: str | None = None) -> None:
         """Drop an empty namespace. `key`: an idempotency key."""
@@ -196,7 +201,8 @@ class Namespaces:
         checked = _checked_properties(text_of(name), updates or {})
         if removed & checked.keys():
             raise ConfigurationError(text_of(name), [f"both removed and set: {sorted(removed & checked.keys())}"])
-        request = keyed(key, f"update properties of {text_of(name)}", self._clock())
+        digest = digest_of(sorted(removed), checked)
+        request = keyed(key, f"update properties of {text_of(name)}", self._clock(), digest)
 
         def update(tx: StoreTransaction) -> Steps[PropertiesChange]:
             steps = update_namespace_properties(tx, name, removed, checked, creation_id)

@@ -26,7 +26,7 @@ from endive.catalog.operations import table_rows
 from endive.catalog.operations.dropped_tables import dropped_tables
 from endive.catalog.operations.grant_rows import own
 from endive.catalog.operations.namespaces import namespace_properties, require_namespace
-from endive.catalog.operations.requests import KeyedRequest, keyed, once, recorded
+from endive.catalog.operations.requests import KeyedRequest, digest_of, keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
 from endive.catalog.operations.table_rows import TableView
 from endive.catalog.settings import ATTEMPTS, ATTEMPTS_DEFAULT, require_known
@@ -92,6 +92,32 @@ class TablesInStore:
 
         `owner`: will manage the table. A retry gives no grant: it may have been revoked meanwhile.
         """
+        structure = (one.model_dump(mode="json") for one in (schema, partition_spec, sort_order))
+        request = keyed(
+            None if uuid is None else str(uuid),
+            f"create table {text_of(name)}",
+            self.now_ms(),
+            digest_of(*structure, location, dict(properties)),
+        )
+        return once(
+            self.store,
+            request,
+            lambda: self._create(name, schema, location, partition_spec, sort_order, properties, uuid, owner, request),
+            lambda _: self.load(name),
+        )
+
+    def _create(
+        self,
+        name: Identifier,
+        schema: Schema,
+        location: str | None,
+        partition_spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Mapping[str, str],
+        uuid: UUID | None,
+        owner: Grantee | None,
+        request: KeyedRequest | None,
+    ) -> LoadedTable:
         self.store.read(lambda tx: require_namespace(tx, name[:-1]))
         known = self.store.read(lambda tx: table_rows.find_table(tx, name)) if uuid is not None else None
         if known is not None and known.uuid == uuid:
@@ -101,7 +127,7 @@ class TablesInStore:
         self.files.write(metadata, metadata_location)
         try:
             record = TableRecord(name, 0, metadata, metadata_location, 0, metadata.last_updated_ms)
-            self._install(record, metadata, has_new_uuid=uuid is None, owner=owner)
+            self._install(record, metadata, has_new_uuid=uuid is None, owner=owner, request=request)
         except (AlreadyInCatalogError, NotInCatalogError):
             self.files.delete(metadata_location)  # its location belongs to no table, so no search for orphans finds it
             raise
@@ -137,7 +163,8 @@ class TablesInStore:
 
         `overwrite`: a table of this name is replaced, in one transaction; its files stay.
         """
-        request = keyed(key, f"register {text_of(name)} by {metadata_location}", self.now_ms())
+        operation = f"register {text_of(name)} by {metadata_location}"
+        request = keyed(key, operation, self.now_ms(), digest_of(overwrite))
         return once(
             self.store,
             request,

@@ -18,7 +18,7 @@ from endive.catalog.model.view_metadata import check_view_requirements, updated_
 from endive.catalog.model.view_records import COMMITS_STORED, Json, ViewRecord
 from endive.catalog.operations.grant_rows import forget_place, names_by_uuid, own
 from endive.catalog.operations.namespaces import require_namespace
-from endive.catalog.operations.requests import KeyedRequest, keyed, once, recorded
+from endive.catalog.operations.requests import KeyedRequest, digest_of, keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
 from endive.catalog.operations.table_rows import rename_taken
 from endive.errors import AlreadyInCatalogError, CommitRetriesExhaustedError, ConfigurationError, NotInCatalogError
@@ -141,10 +141,29 @@ class Views:
         owner: Grantee | None = None,
     ) -> LoadedView:
         """Create a view. `uuid`: given by the caller as an idempotency key. `owner`: will manage the view."""
+        digest = digest_of(schema, version, location, dict(properties))
+        request = keyed(uuid, f"create view {text_of(name)}", self._clock(), digest)
+
+        def run() -> LoadedView:
+            known = self._store.read(lambda tx: find_view(tx, name)) if uuid is not None else None
+            if known is not None and known.uuid == uuid:
+                return _loaded(known)
+            metadata = self._first_metadata(name, schema, version, location, properties, uuid)
+            return self._create(name, metadata, owner, request)
+
+        return once(self._store, request, run, lambda _: self.load(name))
+
+    def _first_metadata(
+        self,
+        name: Identifier,
+        schema: Json,
+        version: Json,
+        location: str | None,
+        properties: Mapping[str, str],
+        uuid: str | None,
+    ) -> Json:
+        """Return the metadata of a view to be created."""
         chosen = uuid or _dashed(self._new_id())
-        known = self._store.read(lambda tx: find_view(tx, name)) if uuid is not None else None
-        if known is not None and known.uuid == uuid:
-            return _loaded(known)
         self._store.read(lambda tx: require_namespace(tx, name[:-1]))
         updates: list[Json] = [
             {"action": "assign-uuid", "uuid": chosen},
@@ -154,7 +173,7 @@ class Views:
             {"action": "add-view-version", "view-version": {**version, "schema-id": -1}},
             {"action": "set-current-view-version", "view-version-id": -1},
         ]
-        return self._create(name, updated_view(name, None, updates, self._clock()), owner)
+        return updated_view(name, None, updates, self._clock())
 
     def register(self, name: Identifier, metadata_location: str, key: str | None = None) -> LoadedView:
         """Add a view by its metadata file."""
@@ -175,10 +194,12 @@ class Views:
         self._install(record, None, request)
         return _loaded(record)
 
-    def _create(self, name: Identifier, metadata: Json, owner: Grantee | None) -> LoadedView:
+    def _create(
+        self, name: Identifier, metadata: Json, owner: Grantee | None, request: KeyedRequest | None
+    ) -> LoadedView:
         record = ViewRecord(name, 0, metadata, self._write(metadata, 0))
         try:
-            self._install(record, None, owner=owner)
+            self._install(record, None, request, owner)
         except (AlreadyInCatalogError, NotInCatalogError):
             self._files.delete(record.metadata_location)
             raise
@@ -196,7 +217,23 @@ class Views:
         self, name: Identifier, requirements: Sequence[Json], updates: Sequence[Json], commit_id: str | None
     ) -> LoadedView:
         """Commit Iceberg's updates to a view if its requirements hold."""
-        own_id = commit_id or self._new_id()
+        digest = digest_of(requirements, updates)
+        request = keyed(commit_id, f"commit to view {text_of(name)}", self._clock(), digest)
+        return once(
+            self._store,
+            request,
+            lambda: self._commit(name, requirements, updates, commit_id or self._new_id(), request),
+            lambda _: self.load(name),
+        )
+
+    def _commit(
+        self,
+        name: Identifier,
+        requirements: Sequence[Json],
+        updates: Sequence[Json],
+        own_id: str,
+        request: KeyedRequest | None,
+    ) -> LoadedView:
         for _ in range(ATTEMPTS_MAX):
             base = self._store.read(lambda tx: require_view(tx, name))
             if own_id in base.commit_ids:
@@ -208,7 +245,7 @@ class Views:
             ids = (*base.commit_ids, own_id)[-COMMITS_STORED:]
             version = base.version + 1
             new = ViewRecord(name, version, metadata, self._write(metadata, version), ids)
-            if self._install(new, base.version):
+            if self._install(new, base.version, request):
                 return _loaded(new)
             self._files.delete(new.metadata_location)
         raise CommitRetriesExhaustedError(
@@ -223,7 +260,10 @@ class Views:
         owner: Grantee | None = None,
     ) -> bool:
         def put(tx: StoreTransaction, is_retry: bool) -> Steps[bool]:
-            done = yield from recorded(tx, request, put_view(tx, new, base_version, is_retry))
+            done = yield from put_view(tx, new, base_version, is_retry)
+            if done and request is not None:
+                yield from request.find(tx)  # raises if another request has used the key meanwhile
+                yield from request.put(tx, {})
             yield from own(tx, owner, Place("view", uuid=new.uuid))
             return done
 

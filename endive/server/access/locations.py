@@ -62,7 +62,7 @@ def check_new(call: Call, kind: ObjectKind, name: str, location: str | None, pro
     for each in PATH_PROPERTIES:
         if each in properties:
             raise _refused(f"{each} of a new {kind} is the server's choice", str(properties[each]))
-    uuid = uuid_of(call.creation_id)
+    uuid = uuid_of(call.request_id)
     if uuid is not None and call.catalog.namespace_exists(call.namespace):
         own = call.catalog.tables.location_for((*call.namespace, name), uuid.hex, None)
         if call.catalog.store.read_cached(lambda tx: _is_taken(tx, own, uuid.hex)):

@@ -23,11 +23,12 @@ class Principal:
         """The names that its grants are under."""
         return (Grantee("user", self.name), *(Grantee("group", one) for one in self.groups))
 
-    def creation_id(self, key: str) -> str:
-        """Return the id of a creation under an idempotency key of this caller.
+    def request_id(self, key: str) -> str:
+        """Return the id of a request under an idempotency key of this caller.
 
-        It becomes the uuid of a table. A caller must not be able to choose it: with another table's uuid it would be
-        answered with that table, as the retry of its creation.
+        No other caller has it, whatever key it sends. The id of a creation becomes the uuid of a table, and a caller
+        must not be able to choose it: with another table's uuid it would be answered with that table, as the retry of
+        its creation.
         """
         return key if self.is_owner else str(uuid5(NAMESPACE_OID, f"{self.name}\x1f{key}"))
 

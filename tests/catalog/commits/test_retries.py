@@ -10,10 +10,11 @@ from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType
 
 from endive.catalog import KVCatalog, TableChange
-from endive.catalog.commit import apply as commit
 from endive.catalog.commit import rebase
+from endive.catalog.commit import stored_results as commit
 from endive.catalog.commit.prepared import NO_VERSION
 from endive.catalog.model.transaction import TransactionFunction
+from endive.catalog.operations import requests
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, NotInCatalogError
 from tests.catalog.commits.interrupted import Interrupted, files_of, rows_of, setting
@@ -27,6 +28,7 @@ def test_a_retry_to_several_tables_is_recognised_by_one_stored_result(
     catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setattr(commit, "RESULTS_STORED", 3)
+    monkeypatch.setattr(requests, "LIFETIME_MS", -1 - requests.CLOCKS_DIFFER_MS)  # results are deleted by their number
     names = [("db", name) for name in "abc"]
     for name in names:
         catalog.create_table(name, NUMBERS, properties={"endive.metadata-json": mode})
@@ -206,6 +208,7 @@ def test_an_interrupted_commit_deletes_nothing(
 
 def test_old_results_are_deleted(kv: KVCatalog, store: Interrupted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "RESULTS_STORED", 3)
+    monkeypatch.setattr(requests, "LIFETIME_MS", -1 - requests.CLOCKS_DIFFER_MS)  # results are deleted by their number
     kv.create_namespace("db")
     kv.create_table(NAME, NUMBERS)
     for number in range(6):
