@@ -1,13 +1,13 @@
-"""Events for commits that happened: a webhook, told at least once, from the catalog's own records.
+"""Events for changes that happened: a webhook, told at least once, from the catalog's own records.
 
-A thread looks for tables whose version is past the last one told, reads the stored results of the commits between, and
-POSTs them. The versions that were told are a row of the catalog, put after the receiver has answered: a crash tells
-again, and never leaves one out. An event has an id (table and version) by which a receiver recognises what it has seen;
-of several servers, each may tell. A commit that failed, or whose outcome was unknown and which did not happen, has no
-stored result and so no event.
+A thread finds tables whose version is past the last one that the receiver was told, reads the stored results of the
+commits between, and POSTs them. Drops, renames and changes of views are in the catalog's outbox, with the commits of a
+dropped table (`endive.catalog.operations.outbox`). The catalog notes the events that were told after the receiver has
+answered: after a crash they are told again, and none is left out. An event has an id by which a receiver recognises an
+event that it has seen; of several servers, each may tell. A commit that failed, or whose outcome was unknown and which
+did not happen, has no stored result and so no event.
 
-The catalog keeps the results of a table's last 1,000 commits. A receiver that was away for longer gets one event
-`commits-missed` with the versions.
+A receiver that was away for more than a table's last 1,000 commits gets one event `commits-missed` with the versions.
 """
 
 import hashlib
@@ -18,15 +18,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any
 from urllib.request import Request, build_opener
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from endive.catalog.catalog import KVCatalog
-from endive.catalog.model.catalog_records import CommitRecord, TableRecord
-from endive.catalog.model.keys import commit_key, commit_version_key, webhook_key
+from endive.catalog.model.keys import webhook_key
 from endive.catalog.model.transaction import StoreTransaction
+from endive.catalog.operations.outbox import (
+    Event,
+    acknowledge,
+    add_receiver,
+    commit_events,
+    outbox_of,
+    told_versions,
+)
 from endive.catalog.operations.table_rows import all_tables
 from endive.closing import Closing
 from endive.errors import EndiveError
@@ -41,82 +47,49 @@ BACKOFF_MAX_S = 60.0
 BATCH_MAX = 500
 """Events of one request."""
 TIMEOUT_S = 10.0
-KEPT = 1_000
-"""Results of commits that the catalog keeps of a table."""
 
-Event = dict[str, Any]
 Post = Callable[[bytes, dict[str, str]], None]
 """Sends a body with headers; raises unless the receiver has accepted it."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Events that were not told yet, and the versions that are told with them."""
+    """Events that were not told yet, and the versions and rows of the outbox that are told with them."""
 
     events: tuple[Event, ...]
     told: dict[str, int]
+    outbox: tuple[bytes, ...]
 
 
 def pending(tx: StoreTransaction, hook: str, warehouse: str) -> Steps[Found]:
-    """Return the commits since those that were told, at most `BATCH_MAX`."""
-    body = yield from tx.get(webhook_key(hook))
-    told: dict[str, int] = {} if body is None else dict(from_json(body))
+    """Return the events that a receiver has not been told, at most about `BATCH_MAX`."""
+    events: list[Event] = []
+    outbox = yield from outbox_of(tx, hook)
+    rows: list[bytes] = []
+    for key, some in outbox.items():
+        if len(events) >= BATCH_MAX:
+            break
+        events += some
+        rows.append(key)
+    told = yield from told_versions(tx, hook)
     records = yield from all_tables(tx)
     new = {str(one.uuid): told.get(str(one.uuid), -1) for one in records}  # without tables that were dropped
-    events: list[Event] = []
     for record in records:
-        since = new[str(record.uuid)]
-        first = max(since + 1, record.version - KEPT + 1)
-        if first > since + 1:
-            events.append(_missed(record, warehouse, since + 1, first - 1))
-        for version in range(first, record.version + 1):
-            if len(events) >= BATCH_MAX:
-                break
-            event = yield from _event(tx, record, version, warehouse)
-            events += [event] if event is not None else []
-            new[str(record.uuid)] = version
-    return Found(tuple(events), new)
+        if len(events) >= BATCH_MAX:
+            break
+        uuid = str(record.uuid)
+        more, new[uuid] = yield from commit_events(tx, record, new[uuid], BATCH_MAX - len(events))
+        events += more
+    return Found(tuple({**one, "warehouse": warehouse} for one in events), new, tuple(rows))
 
 
-def _event(tx: StoreTransaction, record: TableRecord, version: int, warehouse: str) -> Steps[Event | None]:
-    """Return the event of a version; None if it has no stored result, such as the creation of a table."""
-    commit_id = yield from tx.get(commit_version_key(record.uuid, version))
-    body = None if commit_id is None else (yield from tx.get(commit_key(record.uuid, commit_id.decode())))
-    if body is None:
-        return _named("table-created", record, warehouse, version) if version == 0 else None
-    found = CommitRecord.decoded(body)
-    return {
-        **_named("table-committed", record, warehouse, version),
-        "commit-id": found.commit_id,
-        "snapshot-id": found.snapshot_id,
-        "metadata-location": found.metadata_location,
-        "tables-of-transaction": found.together,
-    }
-
-
-def _missed(record: TableRecord, warehouse: str, first: int, last: int) -> Event:
-    return {**_named("commits-missed", record, warehouse, last), "first-version": first}
-
-
-def _named(kind: str, record: TableRecord, warehouse: str, version: int) -> Event:
-    return {
-        "id": f"{record.uuid}-{version}",
-        "type": kind,
-        "warehouse": warehouse,
-        "namespace": record.identifier[:-1],
-        "table": record.identifier[-1],
-        "table-uuid": str(record.uuid),
-        "version": version,
-    }
-
-
-def put_told(tx: StoreTransaction, hook: str, told: dict[str, int]) -> Steps[None]:
-    """Record the versions that were told; another server may have told later ones."""
-    body = yield from tx.get(webhook_key(hook))
-    before: dict[str, int] = {} if body is None else dict(from_json(body))
-    merged = {uuid: max(version, before.get(uuid, -1)) for uuid, version in told.items()}
+def put_told(tx: StoreTransaction, hook: str, found: Found) -> Steps[None]:
+    """Note the events that were told; another server may have told later versions."""
+    before = yield from told_versions(tx, hook)
+    merged = {uuid: max(version, before.get(uuid, -1)) for uuid, version in found.told.items()}
     if merged != before:
         tx.put(webhook_key(hook), to_json(merged))
+    yield from acknowledge(tx, hook, found.outbox)
 
 
 def signature(secret: bytes, body: bytes) -> str:
@@ -151,9 +124,15 @@ class Webhook(Closing):
         self._thread = threading.Thread(target=self._run, name="endive-webhook", daemon=True)
 
     def start(self) -> "Webhook":
-        """Start the thread."""
+        """Start the thread. Everything that happens after this call has an event."""
+        self.register()
         self._thread.start()
         return self
+
+    def register(self) -> None:
+        """Let the catalogs keep events for the receiver that their tables' records do not show. Idempotent."""
+        for catalog in self._catalogs.values():
+            catalog.store.transact(lambda tx: add_receiver(tx, self._hook))
 
     def close(self) -> None:
         """End the thread; commits that were not told are told after the next start. Idempotent."""
@@ -170,8 +149,7 @@ class Webhook(Closing):
         if found.events:
             body = json.dumps({"events": found.events}).encode()
             self._post(body, {"content-type": "application/json", "user-agent": "endive"})
-        if found.events:
-            catalog.store.transact(lambda tx: put_told(tx, self._hook, found.told))
+            catalog.store.transact(lambda tx: put_told(tx, self._hook, found))
         return len(found.events)
 
     def _run(self) -> None:

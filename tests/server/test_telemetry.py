@@ -11,10 +11,13 @@ from typing import Any, ClassVar
 import pytest
 
 from endive.catalog import KVCatalog
+from endive.catalog.commit import stored_results
+from endive.catalog.model.keys import OUTBOX
+from endive.catalog.operations import outbox
 from endive.server.application import Application
-from endive.server.events import KEPT, Webhook, posting, signature
+from endive.server.events import Webhook, posting, signature
 from endive.server.http import Request
-from tests.server.calls import answer, create_table, error, set_property
+from tests.server.calls import SCHEMA, VERSION, answer, create_table, error, set_property
 
 
 def text_of(application: Application) -> str:
@@ -112,8 +115,8 @@ def test_a_commit_is_told_again_until_it_is_accepted(
 def test_commits_that_are_no_longer_kept_are_named(
     application: Application, webhook: Webhook, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("endive.server.events.KEPT", 2)
-    assert KEPT == 1000
+    assert outbox.RESULTS_TOLD == 1000 == stored_results.RESULTS_STORED
+    monkeypatch.setattr(outbox, "RESULTS_TOLD", 2)
     create_table(application)
     for number in range(5):
         commit(application, str(number))
@@ -137,6 +140,147 @@ def test_many_events_come_in_batches(
 
     assert [webhook.tell() for _ in range(3)] == [2, 2, 0]
     assert [one["version"] for one in receiver.events] == [0, 1, 2, 3]
+
+
+def types_of(receiver: Receiver) -> list[tuple[str, str]]:
+    return [(one["type"], one.get("table") or one["view"]) for one in receiver.events]
+
+
+def test_a_table_that_was_dropped_between_two_looks_is_told(
+    application: Application, webhook: Webhook, receiver: Receiver, catalog: KVCatalog
+) -> None:
+    webhook.register()
+    for _ in range(2):  # the second table has the name of the first
+        create_table(application)
+        commit(application)
+        assert answer(application, "DELETE", "namespaces/db/tables/events?purgeRequested=true")[0] == 204
+
+    assert webhook.tell() == 6
+    expected = [("table-created", "events"), ("table-committed", "events"), ("table-dropped", "events")]
+    assert types_of(receiver) == expected * 2
+    assert len({one["id"] for one in receiver.events}) == 6
+    assert {one["warehouse"] for one in receiver.events} == {"lake"}
+    assert webhook.tell() == 0
+    assert outbox_rows(catalog) == 0
+    assert catalog.check() == []
+
+
+def outbox_rows(catalog: KVCatalog) -> int:
+    return len(catalog.store.read(lambda tx: tx.scan(OUTBOX.encode())))
+
+
+def test_commits_that_were_told_are_not_told_again_by_a_drop(
+    application: Application, webhook: Webhook, receiver: Receiver
+) -> None:
+    webhook.register()
+    create_table(application)
+    assert webhook.tell() == 1
+    commit(application)
+    assert answer(application, "DELETE", "namespaces/db/tables/events")[0] == 204
+
+    assert webhook.tell() == 2
+    assert types_of(receiver)[1:] == [("table-committed", "events"), ("table-dropped", "events")]
+
+
+def test_every_receiver_is_told_of_a_drop(application: Application, catalog: KVCatalog) -> None:
+    hooks = {name: Receiver() for name in ("first", "second")}
+    webhooks = [Webhook({"lake": catalog}, name, one.post) for name, one in hooks.items()]
+    for one in webhooks:
+        one.register()
+    create_table(application)
+    assert webhooks[0].tell() == 1
+    assert answer(application, "DELETE", "namespaces/db/tables/events")[0] == 204
+
+    hooks["first"].is_down = True
+    with pytest.raises(OSError, match="refused"):
+        webhooks[0].tell()
+    assert webhooks[1].tell() == 2
+    assert outbox_rows(catalog) == 1
+    hooks["first"].is_down = False
+    webhooks[0].tell()
+
+    for one in hooks.values():
+        assert types_of(one)[-1] == ("table-dropped", "events")
+    assert outbox_rows(catalog) == 0
+
+
+def test_a_table_that_is_registered_again_is_told_from_its_first_version_on(
+    application: Application, webhook: Webhook, receiver: Receiver
+) -> None:
+    webhook.register()
+    create_table(application)
+    commit(application)
+    webhook.tell()
+    _, gone = answer(application, "POST", "namespaces/db/tables/events/unregister")
+    body = {"name": "events", "metadata-location": gone["metadata-location"]}
+    assert answer(application, "POST", "namespaces/db/register", body)[0] == 200
+    assert answer(application, "POST", "namespaces/db/register", {**body, "overwrite": True})[0] == 200
+
+    webhook.tell()
+
+    assert [kind for kind, _ in types_of(receiver)[2:]] == ["table-dropped", "table-created", "table-replaced"]
+
+
+def test_a_table_that_a_restore_drops_is_told(
+    application: Application, catalog: KVCatalog, webhook: Webhook, receiver: Receiver
+) -> None:
+    webhook.register()
+    catalog.create_checkpoint("before")
+    create_table(application)
+    commit(application)
+    catalog.restore("before")
+
+    webhook.tell()
+
+    assert [kind for kind, _ in types_of(receiver)] == ["table-created", "table-committed", "table-dropped"]
+
+
+def test_renames_and_views_are_told(application: Application, webhook: Webhook, receiver: Receiver) -> None:
+    webhook.register()
+    create_table(application)
+    for source, target in (("events", "moved"), ("moved", "events"), ("events", "moved")):
+        names = [{"namespace": ["db"], "name": one} for one in (source, target)]
+        assert answer(application, "POST", "tables/rename", {"source": names[0], "destination": names[1]})[0] == 204
+    view = {"name": "v", "schema": SCHEMA, "view-version": VERSION}
+    assert answer(application, "POST", "namespaces/db/views", view)[0] == 200
+    assert answer(application, "POST", "namespaces/db/views/v", {"updates": [set_property("a", "1")]})[0] == 200
+    names = [{"namespace": ["db"], "name": one} for one in ("v", "w")]
+    assert answer(application, "POST", "views/rename", {"source": names[0], "destination": names[1]})[0] == 204
+    assert answer(application, "DELETE", "namespaces/db/views/w")[0] == 204
+
+    webhook.tell()
+
+    assert types_of(receiver) == [
+        ("table-renamed", "moved"),
+        ("table-renamed", "events"),
+        ("table-renamed", "moved"),
+        ("view-created", "v"),
+        ("view-committed", "v"),
+        ("view-renamed", "w"),
+        ("view-dropped", "w"),
+        ("table-created", "moved"),
+    ]
+    assert receiver.events[0]["old-table"] == "events"
+    assert len({one["id"] for one in receiver.events}) == 8
+
+
+def test_without_a_receiver_the_outbox_stays_empty(application: Application, catalog: KVCatalog) -> None:
+    create_table(application)
+    assert answer(application, "DELETE", "namespaces/db/tables/events")[0] == 204
+
+    assert outbox_rows(catalog) == 0
+
+
+def test_the_outbox_of_a_receiver_that_never_comes_back_is_bounded(
+    application: Application, catalog: KVCatalog, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "ROWS_MAX", 3)
+    webhook.register()
+    for _ in range(5):
+        create_table(application)
+        assert answer(application, "DELETE", "namespaces/db/tables/events")[0] == 204
+
+    assert outbox_rows(catalog) == 3
 
 
 def test_bodies_are_signed() -> None:

@@ -22,6 +22,8 @@
     __request_queue                              the numbers of the first and the next key in the queue
     __grants/{user or group}/{name}              the privileges of a user or a group
     __webhooks/{name}                            the versions of tables that a receiver of events has been told
+    __receivers                                  the names of the receivers of events
+    __outbox/{number}                            events that the receivers are still to be told
 
 Snapshots and files are under the table's uuid, so that a rename writes one record. The levels of a namespace are joined
 by dots, and everything in a name but letters, digits, `_`, `-` and `~` is written as in URLs (`%2E` for a dot): keys
@@ -52,6 +54,8 @@ CLONING = b"__cloning"
 REQUESTS = "__requests/"
 REQUEST_QUEUE = b"__request_queue"
 GRANTS = "__grants/"
+RECEIVERS = b"__receivers"
+OUTBOX = "__outbox/"
 
 
 def escaped(text: str) -> str:
@@ -222,6 +226,11 @@ def queued_request_key(number: int) -> bytes:
 def webhook_key(name: str) -> bytes:
     """Return the key of the versions that a receiver of events has been told."""
     return f"__webhooks/{escaped(name)}".encode()
+
+
+def outbox_key(number: int) -> bytes:
+    """Return the key of a row of the outbox."""
+    return f"{OUTBOX}{number:020d}".encode()
 
 
 def grants_key(kind: str, name: str) -> bytes:

@@ -44,6 +44,7 @@ from endive.catalog.model.transaction import StoreTransaction
 from endive.catalog.model.view_records import ViewRecord
 from endive.catalog.operations.checkpoint_rows import find_checkpoint
 from endive.catalog.operations.dropped_tables import DroppedTable, find_dropped
+from endive.catalog.operations.outbox import note_end
 from endive.catalog.operations.stored_tables import put_record, read_record, read_records
 from endive.catalog.operations.table_rows import TableView, whole_view
 from endive.catalog.operations.uuid_index import put_uuid
@@ -114,6 +115,8 @@ class Plan:
     tables: list[TableRecord] = field(default_factory=list)
     """Records of tables, which are put with their parts and their uuids."""
     deletes: set[bytes] = field(default_factory=set)
+    dropped: list[TableRecord] = field(default_factory=list)
+    """Tables that are dropped."""
     not_cleared: NotCleared | None = None
 
 
@@ -149,7 +152,7 @@ def plan(tx: StoreTransaction, state: CatalogState, checkpoint: CheckpointRecord
     records = yield from read_records(tx, rows)
     now = {record.uuid: record for record in records}
     planned = Plan(RestoreReport(checkpoint.name))
-    dropped = [record for uuid, record in now.items() if uuid not in state.tables]
+    dropped = planned.dropped = [record for uuid, record in now.items() if uuid not in state.tables]
     for record in dropped:
         planned.puts[dropped_key(record.uuid)] = DroppedTable(record, False).encoded()
         planned.deletes |= {table_key(record.identifier), uuid_key(record.uuid)}
@@ -203,6 +206,8 @@ def apply_restore(
     planned = yield from plan(tx, state, checkpoint, now_ms)
     if planned.not_cleared is not None:
         return planned.not_cleared
+    for record in planned.dropped:
+        yield from note_end(tx, record, "table-dropped")
     for key in planned.deletes:
         tx.delete(key)
     for key, value in planned.puts.items():

@@ -33,6 +33,7 @@ from endive.catalog.model.transaction import KeyValue, StoreTransaction
 from endive.catalog.operations.dropped_tables import DroppedTable, require_cleared, rows_of
 from endive.catalog.operations.grant_rows import forget_place
 from endive.catalog.operations.namespaces import require_namespace
+from endive.catalog.operations.outbox import named, note, note_end
 from endive.catalog.operations.stored_tables import put_record, read_record, read_records
 from endive.catalog.operations.uuid_index import put_uuid, require_unused_uuid
 from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
@@ -183,6 +184,7 @@ def replace_table(
     if is_retry and there.metadata_location == record.metadata_location:
         return there.version
     if there.uuid == record.uuid:
+        yield from note_end(tx, there, "table-replaced")
         old = yield from rows_of(tx, record.uuid)
         for key in old:
             tx.delete(key)
@@ -224,6 +226,7 @@ def drop_table(
     if version is not None and record.version != version:
         problem = f"it is being written: version {version} was to be dropped, and it is at {record.version} now"
         raise CommitConflictError(text_of(identifier), f"{problem}; stop its writers, then drop it")
+    yield from note_end(tx, record, "table-dropped")
     tx.put(dropped_key(record.uuid), DroppedTable(record, purge, is_confined).encoded())
     tx.delete(table_key(identifier))
     tx.delete(uuid_key(record.uuid))
@@ -248,4 +251,6 @@ def rename_table(tx: StoreTransaction, source: Identifier, target: Identifier, u
     tx.delete(table_key(source))
     yield from put_record(tx, replace(record, identifier=target))
     put_uuid(tx, record.uuid, target)
+    before = {"id": "", "old-namespace": source[:-1], "old-table": source[-1]}
+    yield from note(tx, named("table-renamed", target, record.uuid, record.version, **before))
     return record.uuid

@@ -18,6 +18,7 @@ from endive.catalog.model.view_metadata import check_view_requirements, updated_
 from endive.catalog.model.view_records import COMMITS_STORED, Json, ViewRecord
 from endive.catalog.operations.grant_rows import forget_place, names_by_uuid, own
 from endive.catalog.operations.namespaces import require_namespace
+from endive.catalog.operations.outbox import named, note
 from endive.catalog.operations.requests import KeyedRequest, digest_of, keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
 from endive.catalog.operations.table_rows import rename_taken
@@ -70,6 +71,8 @@ def put_view(tx: StoreTransaction, new: ViewRecord, base_version: int | None, is
     elif there.version != base_version:
         return False
     tx.put(view_key(new.identifier), new.encoded())
+    kind = "view-created" if base_version is None else "view-committed"
+    yield from note(tx, named(kind, new.identifier, new.uuid, new.version))
     return True
 
 
@@ -77,6 +80,7 @@ def drop_view(tx: StoreTransaction, identifier: Identifier) -> Steps[None]:
     """Remove a view."""
     record = yield from require_view(tx, identifier)
     tx.delete(view_key(identifier))
+    yield from note(tx, named("view-dropped", identifier, record.uuid, record.version, id=""))
     yield from forget_place(tx, Place("view", uuid=record.uuid))
 
 
@@ -100,6 +104,8 @@ def rename_view(tx: StoreTransaction, source: Identifier, target: Identifier, uu
         raise rename_taken("Table", source, target)
     tx.delete(view_key(source))
     tx.put(view_key(target), replace(record, identifier=target).encoded())
+    before = {"id": "", "old-namespace": source[:-1], "old-view": source[-1]}
+    yield from note(tx, named("view-renamed", target, record.uuid, record.version, **before))
     return record.uuid
 
 
