@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from endive.catalog.catalog import KVCatalog
@@ -165,7 +165,7 @@ class Application:
         self.metrics.count(operation, response.status, perf_counter() - began_s)
         call, changes = (None, False) if found is None else (found.call, found.changes)
         audit.record(operation, call, request, response, changes)
-        return response
+        return response if call is None else replace(response, caller=call.guard.principal.name)
 
     def _find(self, request: Request) -> "_Found":
         """Return the operation of a request, if its caller may use it."""

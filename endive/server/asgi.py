@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any
 
 from endive.drivers.blocking import random_id
@@ -43,6 +43,11 @@ class Limits:
 UNKNOWN_BODY_BYTES_MAX = 64 * 1024
 """Bytes of a body that are read before the caller's token is checked."""
 
+PROBES = ("/health", "/ready", "/metrics")
+"""Paths that are asked for every few seconds: they are logged with level DEBUG only."""
+PATH_CHARACTERS_MAX = 500
+"""Characters of a path in the log."""
+
 ONCE = (b"authorization", b"host", b"idempotency-key", b"origin")
 """Headers that decide what a request may do. A proxy in front might look at one, and the server at another."""
 
@@ -67,21 +72,13 @@ class Asgi:
             return
         if scope["type"] != "http":
             return
-        request_id = random_id()
+        request_id, began_s = random_id(), perf_counter()
         try:
             request = await self._read(scope, receive, request_id)
             response = await self._run(request)
         except HttpError as error:
             response = error_response(error)
-        log_event(
-            log,
-            "answered",
-            level=logging.DEBUG,
-            request_id=request_id,
-            method=scope["method"],
-            path=scope["path"],
-            status=response.status,
-        )
+        _log_request(scope, request_id, response, perf_counter() - began_s)
         await _respond(response, request_id, scope["method"] == "HEAD", send)
 
     async def _read(self, scope: Scope, receive: Receive, request_id: str) -> Request:
@@ -93,10 +90,8 @@ class Asgi:
                 body = await self._body(receive, headers)
         except TimeoutError as error:
             raise HttpError(408, "RequestTimeoutException", "The body did not arrive in time") from error
-        path = scope.get("raw_path") or scope["path"].encode()
         query = query_of(scope["query_string"].decode("latin-1"))
-        client = (scope.get("client") or ("",))[0]
-        return Request(scope["method"], path.decode("latin-1"), query, headers, body, request_id, client)
+        return Request(scope["method"], _raw_path(scope), query, headers, body, request_id, _client(scope))
 
     async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes:
         """Return the body; of a caller without a valid token nothing, since its request is refused anyway."""
@@ -134,6 +129,35 @@ class Asgi:
         if monotonic() - queued_s > self._limits.waiting_timeout_s:
             raise try_again("The request waited too long for a thread; nothing was done")
         return self._application.answer(request)
+
+
+def _log_request(scope: Scope, request_id: str, response: Response, seconds: float) -> None:
+    """Log a request: its path, and neither its parameters nor its headers, which may hold secrets."""
+    path = _raw_path(scope)
+    log_event(
+        log,
+        "answered",
+        level=logging.DEBUG if path in PROBES else logging.INFO,
+        request_id=request_id,
+        client=_client(scope),
+        principal=response.caller,
+        method=scope["method"],
+        path=path[:PATH_CHARACTERS_MAX],
+        status=response.status,
+        ms=round(seconds * 1000, 3),
+    )
+
+
+def _raw_path(scope: Scope) -> str:
+    """Return the path as it was sent, still percent-encoded."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    return path.decode("latin-1")
+
+
+def _client(scope: Scope) -> str:
+    """Return the client's address."""
+    address: str = (scope.get("client") or ("",))[0]
+    return address
 
 
 def _require_once(names: list[bytes]) -> None:

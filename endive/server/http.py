@@ -97,6 +97,8 @@ class Response:
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     media_type: str = JSON
+    caller: str = ""
+    """The name of the request's caller, for the log; empty if it is not known."""
 
 
 NO_CONTENT = Response(204)

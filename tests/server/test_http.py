@@ -1,7 +1,9 @@
 """The server over HTTP: tokens, limits, embedding, and PyIceberg's client."""
 
 import http.client
+import io
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,6 +14,7 @@ from pyiceberg.catalog import load_catalog
 
 from endive.catalog import KVCatalog
 from endive.errors import ConfigurationError
+from endive.logs import ROOT, LogForm, show_logs
 from endive.server import Limits, RunningServer, serve_in_background
 from endive.server.access import Callers, new_token
 from endive.server.running import is_loopback, listen
@@ -54,6 +57,32 @@ def test_every_answer_has_a_request_id(server: RunningServer) -> None:
     ids = {ask(server, "GET", path)[1]["x-request-id"] for path in ("/v1/config", "/v1/config", "/nothing")}
 
     assert len(ids) == 3
+
+
+def test_every_request_is_in_the_log(server: RunningServer) -> None:
+    stream = io.StringIO()
+    handler = show_logs(LogForm.JSON, stream)
+    try:
+        request_id = ask(server, "GET", "/v1/config?warehouse=lake")[1]["x-request-id"]
+        assert ask(server, "GET", "/v1/namespaces/none%20such")[0] == 404
+        assert ask(server, "GET", "/v1/config", token="wrong-token")[0] == 401  # noqa: S106
+        assert ask(server, "GET", "/health")[0] == 200
+    finally:
+        logging.getLogger(ROOT).removeHandler(handler)
+        logging.getLogger(ROOT).setLevel(logging.NOTSET)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    answered = [one for one in lines if one["event"] == "answered"]
+
+    assert [(one["method"], one["path"], one["status"]) for one in answered] == [
+        ("GET", "/v1/config", 200),
+        ("GET", "/v1/namespaces/none%20such", 404),
+        ("GET", "/v1/config", 401),
+    ]
+    assert answered[0]["request_id"] == request_id
+    assert [one["principal"] for one in answered] == ["owner", "owner", ""]
+    assert all(one["ms"] > 0 and one["client"] == "127.0.0.1" and one["level"] == "info" for one in answered)
+    assert server.token not in stream.getvalue()
+    assert "wrong-token" not in stream.getvalue()
 
 
 def test_a_body_that_is_too_large_is_refused(server: RunningServer) -> None:
