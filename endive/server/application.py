@@ -153,7 +153,7 @@ class Application:
                 found.call.guard.require_same_tables()
         except Exception as error:  # whatever it is, the client gets an answer
             if isinstance(error, CommitConflictError):
-                self.metrics.conflict(error.table)
+                self.metrics.conflict(found.call.warehouse if found is not None else self._default, error.table)
             answered = as_http(error, found is not None and is_allowed and found.changes)
             if answered.status >= 500:
                 log_error(
@@ -194,7 +194,7 @@ class Application:
         self, warehouse: str, request: Request, principal: Principal, names: Mapping[str, str] | None = None
     ) -> Call:
         guard = Guard(self._readers[warehouse], principal)
-        return Call(self.warehouses[warehouse], request, names or {}, guard, self._delegation)
+        return Call(self.warehouses[warehouse], request, names or {}, guard, self._delegation, warehouse)
 
     def _ready(self, call: Call) -> Response:
         """Answer while every catalog can be read."""

@@ -4,16 +4,16 @@ The catalog keeps what PyIceberg's models can hold. A field that they would drop
 encrypted snapshot, is refused here: a client must find again what it has sent.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pyiceberg.table.update import RemovePropertiesUpdate, TableRequirement, TableUpdate
 
 from endive.catalog.commit.change import RemovePropertiesIfPresent, TableChange
 from endive.catalog.model.names import Identifier
 from endive.server.errors import bad_request, not_acceptable
 from endive.server.messages import CommitTable, Json
+from endive.server.structures import PARSE_ERRORS, first_problem, require_kept, require_known
 
 _updates: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, ...])
 _requirements: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
@@ -41,7 +41,13 @@ SNAPSHOT_FIELDS = frozenset(
 WITH_PATHS = ("snapshot", "statistics", "partition-statistics")
 """Parts of updates that name files."""
 
-STRUCTURES = {"add-schema": "schema", "add-spec": "spec", "add-sort-order": "sort-order"}
+OBJECTS = {
+    "add-schema": "schema",
+    "add-spec": "spec",
+    "add-sort-order": "sort-order",
+    "set-statistics": "statistics",
+    "set-partition-statistics": "partition-statistics",
+}
 """Updates with an object that may have fields of later versions of the format."""
 
 
@@ -53,10 +59,10 @@ def change_of(identifier: Identifier, asked: CommitTable) -> TableChange:
     try:
         requirements = _requirements.validate_python(asked.requirements)
         updates = _updates.validate_python(asked.updates)
-    except (ValidationError, ValueError, TypeError, AttributeError, LookupError) as error:
-        raise bad_request(_first_line(error)) from error
+    except PARSE_ERRORS as error:
+        raise bad_request(f"Cannot parse the commit: {first_problem(error)}") from error
     for sent, model in zip(asked.updates, updates, strict=True):
-        _check_structure(sent, model)
+        _check_kept(sent, model)
     lenient = tuple(
         RemovePropertiesIfPresent(removals=one.removals) if isinstance(one, RemovePropertiesUpdate) else one
         for one in updates
@@ -77,6 +83,7 @@ def _check_update(update: Json) -> None:
     if action in NOT_SUPPORTED:
         raise not_acceptable(f"{NOT_SUPPORTED[action]}: update {action!r}")
     _check_names(update)
+    require_known(update.get(OBJECTS.get(action, "")))
     if action == "add-snapshot" and isinstance(update.get("snapshot"), dict):
         unknown = sorted(update["snapshot"].keys() - SNAPSHOT_FIELDS)
         if unknown:
@@ -91,37 +98,9 @@ def _check_names(update: Json) -> None:
             raise bad_request(f"Unknown field of the update {update['action']!r}: {python_name!r}")
 
 
-def _check_structure(sent: Json, model: Any) -> None:  # noqa: ANN401 - PyIceberg's union of updates
-    """Refuse a schema, spec or sort order with a field that the catalog would lose."""
-    name = STRUCTURES.get(sent["action"])
+def _check_kept(sent: Json, model: Any) -> None:  # noqa: ANN401 - PyIceberg's union of updates
+    """Refuse an object with a field that the catalog would lose."""
+    name = OBJECTS.get(sent["action"])
     if name is not None:
-        kept = BaseModel.model_dump(model, mode="json", by_alias=True)[name]
-        lost = lost_field(sent[name], kept)
-        if lost is not None:
-            raise not_acceptable(f"the field {lost!r} in a {name}")
-
-
-def lost_field(sent: Any, kept: Any) -> str | None:  # noqa: ANN401 - JSON
-    """Return the first field of a JSON value that another one does not have; None if it has all."""
-    if isinstance(sent, dict) and isinstance(kept, dict):
-        for name, value in sent.items():
-            if name not in kept:
-                if value is None or value == []:
-                    continue
-                return str(name)
-            found = lost_field(value, kept[name])
-            if found is not None:
-                return found
-    if isinstance(sent, list) and isinstance(kept, Sequence):
-        for one, other in zip(sent, kept, strict=False):
-            found = lost_field(one, other)
-            if found is not None:
-                return found
-    return None
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        one = error.errors(include_url=False)[0]
-        return f"Cannot parse {'.'.join(map(str, one['loc']))}: {one['msg']}"
-    return f"Cannot parse the commit: {error}"
+        attribute = "schema_" if name == "schema" else name.replace("-", "_")
+        require_kept(sent[name], getattr(model, attribute), name)

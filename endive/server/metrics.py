@@ -21,7 +21,7 @@ class Metrics:
         self._requests: Counter[tuple[str, int]] = Counter()
         self._times: dict[str, list[int]] = {}
         self._seconds: dict[str, float] = {}
-        self._conflicts: Counter[str] = Counter()
+        self._conflicts: Counter[tuple[str, str]] = Counter()
 
     def count(self, operation: str, status: int, seconds: float) -> None:
         """Count a request. `operation`: its method and template, so that names in paths make no new series."""
@@ -30,11 +30,11 @@ class Metrics:
             self._times.setdefault(operation, [0] * (len(BUCKETS_S) + 1))[bisect_left(BUCKETS_S, seconds)] += 1
             self._seconds[operation] = self._seconds.get(operation, 0.0) + seconds
 
-    def conflict(self, table: str) -> None:
+    def conflict(self, warehouse: str, table: str) -> None:
         """Count a commit that was refused because of another one."""
         with self._lock:
-            known = table in self._conflicts or len(self._conflicts) < TABLES_MAX
-            self._conflicts[table if known else OTHER] += 1
+            known = (warehouse, table) in self._conflicts or len(self._conflicts) < TABLES_MAX
+            self._conflicts[warehouse, table if known else OTHER] += 1
 
     def text(self, with_tables: bool = True) -> str:
         """Return all metrics; `with_tables`: also those that have a table's name."""
@@ -59,8 +59,9 @@ class Metrics:
     def _table_lines(self) -> Iterator[str]:
         yield "# HELP endive_commit_conflicts_total Commits refused because of another one, by table."
         yield "# TYPE endive_commit_conflicts_total counter"
-        for table, count in sorted(self._conflicts.items()):
-            yield f'endive_commit_conflicts_total{{table="{escaped_label(table)}"}} {count}'
+        for (warehouse, table), count in sorted(self._conflicts.items()):
+            labels = f'warehouse="{escaped_label(warehouse)}",table="{escaped_label(table)}"'
+            yield f"endive_commit_conflicts_total{{{labels}}} {count}"
 
 
 def escaped_label(text: str) -> str:

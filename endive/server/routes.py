@@ -29,6 +29,8 @@ class Call:
     guard: Guard
     delegation: Delegation = NO_DELEGATION
     """How clients reach files."""
+    warehouse: str = ""
+    """The catalog's name."""
 
     @property
     def namespace(self) -> Identifier:

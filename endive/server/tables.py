@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from pydantic import BaseModel, ValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -20,15 +18,16 @@ from endive.catalog.operations.tables_in_store import LoadedTable
 from endive.drivers.blocking import random_id
 from endive.errors import AlreadyInCatalogError, CommitConflictError, NotInCatalogError
 from endive.server.access.locations import check_properties
-from endive.server.changes import change_of, lost_field
+from endive.server.changes import change_of
 from endive.server.configuration import client_properties
-from endive.server.errors import bad_request, missing_file, not_acceptable
+from endive.server.errors import bad_request, missing_file
 from endive.server.http import NO_CONTENT, Page, Request, Response, json_response
-from endive.server.messages import CommitTable, CommitTransaction, CreateTable, Json, RegisterTable, Rename, SignRequest
+from endive.server.messages import CommitTable, CommitTransaction, CreateTable, RegisterTable, Rename, SignRequest
 from endive.server.metadata import metadata_json
 from endive.server.names import name_json, uuid_of
 from endive.server.routes import Call
 from endive.server.storage.delegation import HEADER, NO_STORE
+from endive.server.structures import parsed
 
 MODES = ("all", "refs")
 
@@ -90,21 +89,10 @@ class _Structure:
 def _structure_of(asked: CreateTable) -> _Structure:
     spec, order = asked.partition_spec, asked.write_order
     return _Structure(
-        _parsed(Schema, asked.schema, "schema"),
-        _parsed(PartitionSpec, spec, "partition-spec") if spec else UNPARTITIONED_PARTITION_SPEC,
-        _parsed(SortOrder, order, "write-order") if order else UNSORTED_SORT_ORDER,
+        parsed(Schema, asked.schema, "schema"),
+        parsed(PartitionSpec, spec, "partition-spec") if spec else UNPARTITIONED_PARTITION_SPEC,
+        parsed(SortOrder, order, "write-order") if order else UNSORTED_SORT_ORDER,
     )
-
-
-def _parsed(kind: Any, value: Json, name: str) -> Any:  # noqa: ANN401 - PyIceberg's models
-    try:
-        model = kind.model_validate(value)
-    except (ValidationError, ValueError, TypeError, AttributeError, LookupError) as error:
-        raise bad_request(f"Cannot parse {name}: {str(error).splitlines()[0]}") from error
-    lost = lost_field(value, BaseModel.model_dump(model, mode="json", by_alias=True))
-    if lost is not None:
-        raise not_acceptable(f"the field {lost!r} in a {name}")
-    return model
 
 
 def load_table(call: Call) -> Response:

@@ -23,6 +23,7 @@ VERSION = {
     "representations": [{"type": "sql", "sql": "select * from events", "dialect": "spark"}],
 }
 KEY = "01890a5d-ac96-774b-bcce-b302099a8057"
+OTHER_KEY = "01890a5d-ac96-774b-bcce-b302099a8058"
 
 
 def send(

@@ -12,9 +12,8 @@ from endive.catalog.model.keys import REQUESTS
 from endive.catalog.operations import requests
 from endive.errors import NotInCatalogError
 from endive.server.application import Application
-from tests.server.calls import KEY, SCHEMA, VERSION, answer, create_table, error, set_property
+from tests.server.calls import KEY, OTHER_KEY, SCHEMA, VERSION, answer, create_table, error, set_property
 
-OTHER_KEY = "01890a5d-ac96-774b-bcce-b302099a8058"
 TABLE = "namespaces/db/tables/events"
 
 

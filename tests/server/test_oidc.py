@@ -244,8 +244,9 @@ def test_known_keys_stay_while_the_provider_does_not_answer(provider: Provider) 
     provider.now_s = 3600
     assert oidc.principal(signed()) is not None
     provider.now_s = 2 * 86_400
-    with pytest.raises(HttpError, match="503"):
+    with pytest.raises(HttpError, match="503") as refused:
         oidc.principal(signed())
+    assert refused.value.headers == {"retry-after": "30"}  # the keys are not asked for earlier
 
 
 def test_the_configuration_of_another_issuer_is_not_followed(provider: Provider) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from endive.catalog import KVCatalog
 from endive.server.application import ENDPOINTS, Application
-from tests.server.calls import KEY, SCHEMA, answer, create_table, error, send, set_property
+from tests.server.calls import KEY, OTHER_KEY, SCHEMA, answer, create_table, error, send, set_property
 
 
 def test_the_configuration_lists_the_operations(application: Application) -> None:
@@ -191,7 +191,7 @@ def test_a_repeated_create_returns_the_table(application: Application) -> None:
     assert error(application, "POST", "namespaces/db/tables", body) == (409, "AlreadyExistsException")
     namespace = {"namespace": ["other"]}
     for _ in range(2):
-        assert answer(application, "POST", "namespaces", namespace, idempotency_key=KEY)[0] == 200
+        assert answer(application, "POST", "namespaces", namespace, idempotency_key=OTHER_KEY)[0] == 200
     assert error(application, "POST", "namespaces", namespace) == (409, "AlreadyExistsException")
 
 
@@ -220,7 +220,7 @@ def test_metrics_count_requests_and_conflicts(application: Application) -> None:
     commit = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}"
     assert f'endive_requests_total{{operation="{commit}",status="409"}} 1' in text
     assert f'endive_request_seconds_bucket{{operation="{commit}",le="+Inf"}} 1' in text
-    assert 'endive_commit_conflicts_total{table="db.events"} 1' in text
+    assert 'endive_commit_conflicts_total{warehouse="lake",table="db.events"} 1' in text
 
 
 def test_a_missing_file_cannot_be_registered(application: Application) -> None:

@@ -179,6 +179,18 @@ def test_a_key_is_a_uuid(application: Application) -> None:
     assert error(application, "POST", TABLE, commit_of("1"), idempotency_key="once")[0] == 400
 
 
+@pytest.mark.parametrize("kind", ["tables", "views"])
+def test_a_repeated_creation_does_not_return_another_of_the_same_name(application: Application, kind: str) -> None:
+    body = {**VIEW, "name": "new"} if kind == "views" else {"name": "new", "schema": SCHEMA}
+    path = f"namespaces/db/{kind}"
+    assert answer(application, "POST", path, body, idempotency_key=KEY)[0] == 200
+    assert answer(application, "DELETE", f"{path}/new")[0] == 204
+
+    assert error(application, "POST", path, body, idempotency_key=KEY)[0] == 404
+    assert answer(application, "POST", path, body)[0] == 200
+    assert error(application, "POST", path, body, idempotency_key=KEY)[0] == 404
+
+
 # Lifetime.
 
 

@@ -103,8 +103,15 @@ class TablesInStore:
             self.store,
             request,
             lambda: self._create(name, schema, location, partition_spec, sort_order, properties, uuid, owner, request),
-            lambda _: self.load(name),
+            lambda _: self._created(name, uuid),
         )
+
+    def _created(self, name: Identifier, uuid: UUID | None) -> LoadedTable:
+        """Return a table that was created under this uuid, for a retry."""
+        loaded = self.load(name)
+        if loaded.uuid != uuid:
+            raise NotInCatalogError("Table", text_of(name), "it was dropped or renamed since it was created")
+        return loaded
 
     def _create(
         self,

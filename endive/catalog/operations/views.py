@@ -157,7 +157,13 @@ class Views:
             metadata = self._first_metadata(name, schema, version, location, properties, uuid)
             return self._create(name, metadata, owner, request)
 
-        return once(self._store, request, run, lambda _: self.load(name))
+        def replay(_: object) -> LoadedView:
+            loaded = self.load(name)
+            if loaded.metadata["view-uuid"] != uuid:
+                raise NotInCatalogError("View", text_of(name))
+            return loaded
+
+        return once(self._store, request, run, replay)
 
     def _first_metadata(
         self,

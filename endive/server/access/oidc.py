@@ -140,7 +140,12 @@ class Keys:
             finally:
                 self._lock.release()
         if self._age_s() > KEPT_S:
-            raise HttpError(503, "ServiceUnavailableException", "The identity provider's keys cannot be fetched")
+            raise HttpError(
+                503,
+                "ServiceUnavailableException",
+                "The identity provider's keys cannot be fetched; nothing was done",
+                {"retry-after": f"{UNKNOWN_KEY_S:.0f}"},
+            )
         return self._keys.get(key_id)
 
     def _wait_for_keys(self) -> None:

@@ -179,11 +179,17 @@ function schema(metadata) {
   return element("div", {}, rows(["id", "column", "type", "", "comment"], lines, [0]), facts({ "Partitioned by": parts || "nothing" }));
 }
 
+// A listing is cut after so many pages of 1,000 files, and so many rows are shown.
+const PLAN_TASKS_MAX = 20;
+const ROWS_SHOWN = 200;
+const shown = (count) => (count > ROWS_SHOWN ? `, ${ROWS_SHOWN} of them shown` : "");
+
 async function files(name, metadata) {
   const post = (path, body) => catalog(`${tablePath(name)}/${path}`, { method: "POST", body: JSON.stringify(body) });
   const plan = await post("plan", {});
   const tasks = [...(plan["file-scan-tasks"] || [])];
-  for (const task of (plan["plan-tasks"] || []).slice(0, 20)) tasks.push(...(await post("tasks", { "plan-task": task }))["file-scan-tasks"]);
+  const further = plan["plan-tasks"] || [];
+  for (const task of further.slice(0, PLAN_TASKS_MAX)) tasks.push(...(await post("tasks", { "plan-task": task }))["file-scan-tasks"]);
   const spec = Object.fromEntries(metadata["partition-specs"].map((one) => [one["spec-id"], one.fields]));
   const partitions = new Map();
   for (const { "data-file": file } of tasks) {
@@ -196,11 +202,13 @@ async function files(name, metadata) {
   const most = Math.max(1, ...largest.map(([, one]) => one.size));
   const bar = (size) => { const found = element("span", { class: "bar" }); found.style.width = `${Math.ceil((size / most) * 120)}px`; return found; };
   const sorted = tasks.map((one) => one["data-file"]).sort((one, two) => two["file-size-in-bytes"] - one["file-size-in-bytes"]);
-  return element("div", {},
-    element("h3", { text: `${partitions.size} partitions by size` }),
-    rows(["partition", "files", "rows", "size", ""], largest.slice(0, 200).map(([key, one]) => [key, one.files, one.rows, bytes(one.size), bar(one.size)]), [1, 2, 3]),
-    element("h3", { text: `${sorted.length} files, the largest first` }),
-    rows(["file", "rows", "size"], sorted.slice(0, 200).map((one) => [one["file-path"], one["record-count"], bytes(one["file-size-in-bytes"])]), [1, 2]));
+  const cut = further.length > PLAN_TASKS_MAX
+    ? [element("p", { class: "problem", role: "note", text: `The table has more files. Only the first ${tasks.length} are counted here.` })] : [];
+  return element("div", {}, ...cut,
+    element("h3", { text: `${partitions.size} partitions by size${shown(partitions.size)}` }),
+    rows(["partition", "files", "rows", "size", ""], largest.slice(0, ROWS_SHOWN).map(([key, one]) => [key, one.files, one.rows, bytes(one.size), bar(one.size)]), [1, 2, 3]),
+    element("h3", { text: `${sorted.length} files, the largest first${shown(sorted.length)}` }),
+    rows(["file", "rows", "size"], sorted.slice(0, ROWS_SHOWN).map((one) => [one["file-path"], one["record-count"], bytes(one["file-size-in-bytes"])]), [1, 2]));
 }
 
 function problem(error) {
@@ -210,7 +218,7 @@ function problem(error) {
 
 // Commits a second and conflicts by table, from the server's metrics.
 const COMMITS = /^endive_requests_total\{operation="POST \/v1\/\{prefix\}\/(namespaces\/\{namespace\}\/tables\/\{table\}|transactions\/commit)",status="20\d"\} (\d+)/;
-const CONFLICTS = /^endive_commit_conflicts_total\{table="(.*)"\} (\d+)/;
+const CONFLICTS = /^endive_commit_conflicts_total\{warehouse="(?:[^"\\]|\\.)*",table="(.*)"\} (\d+)/;
 
 async function live() {
   if (!$("browser").hidden && !document.hidden) {
