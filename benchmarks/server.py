@@ -1,8 +1,10 @@
 """The REST server over an object store that answers like S3: commits per second of 64 and 256 clients, and loads.
 
     python -m benchmarks.server                  # writes results/server.json
-    python -m benchmarks.server --only loads     # only that part; the others are in `PARTS`
+    python -m benchmarks.server --only loads     # only that part, or several of `PARTS`; the others stay as they are
     python -m benchmarks.server --quick          # a look at every case; writes nothing
+
+Each part is saved when it ends; one that fails does not discard the others.
 
 The server and its catalog run in this process; the clients are connections of one other process, which commits as
 fast as it is answered: a property of a table each. Both share the machine. After each case every acknowledged number
@@ -23,7 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -35,7 +38,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, Tabl
 from benchmarks.catalog_load import SCHEMA
 from benchmarks.catalog_s3 import slow_catalog
 from benchmarks.reference_server import DATABASES, create_tables, reference_server
-from benchmarks.report import RESULTS, save
+from benchmarks.report import RESULTS, commit, save
 from benchmarks.server_cpu import measure_answers, snapshot
 from endive.catalog.commit.change import TableChange
 from endive.catalog.model.file_rows import NO_FILES
@@ -110,7 +113,7 @@ def run_clients(url: str, token: str, count: int, seconds: float) -> dict[str, A
     command = [sys.executable, "-m", "benchmarks.server", "--client", url, token, str(count), str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise SystemExit(done.stderr[-2000:])
+        raise RuntimeError(done.stderr[-2000:])
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -233,30 +236,49 @@ def measure_failures(count: int, rounds: int) -> list[dict[str, object]]:
     return rows
 
 
+Measure = Callable[[bool], object]
+"""Measures a part; whether it is only a look."""
+
+MEASURES: dict[str, Measure] = {
+    "commits": lambda quick: measure_commits(2.0 if quick else SECONDS),
+    "loads": lambda quick: measure_loads(200 if quick else SNAPSHOTS, 5 if quick else LOADS),
+    "answers": lambda quick: measure_answers(20 if quick else 300),
+    "reference": lambda quick: measure_reference(2.0 if quick else SECONDS),
+    "failures": lambda quick: measure_failures(*((3, 1) if quick else (A_ROUND, FAILURES // A_ROUND))),
+}
+
+
+def run(measures: Mapping[str, Measure], quick: bool) -> list[str]:
+    """Measure parts, and save each when it ends; return those that failed. Other parts stay in the file as they are."""
+    failed, measured_at = [], commit()  # before the first result makes the tree dirty
+    for part, measure in measures.items():
+        try:
+            found = measure(quick)
+        except Exception:  # noqa: BLE001 - the other parts are measured all the same
+            traceback.print_exc()
+            failed.append(part)
+            continue
+        if not quick:
+            path = RESULTS / "server.json"
+            kept = json.loads(path.read_text()) if path.exists() else {}
+            body = {**{each: kept.get(each) for each in PARTS}, part: found}
+            commits = {**kept.get("measured_at", {}), part: measured_at}
+            print(save("server", {"unit": "commits/s, ms", "measured_at": commits, **body}))
+    return failed
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--client"]:
         url, token, count, seconds = sys.argv[2:6]
         asyncio.run(clients(url, token, int(count), float(seconds)))
         return
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    path = RESULTS / "server.json"
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    body = {part: kept.get(part) for part in PARTS}
-    if given.only in (None, "commits"):
-        body["commits"] = measure_commits(2.0 if given.quick else SECONDS)
-    if given.only in (None, "loads"):
-        body["loads"] = measure_loads(200 if given.quick else SNAPSHOTS, 5 if given.quick else LOADS)
-    if given.only in (None, "answers"):
-        body["answers"] = measure_answers(20 if given.quick else 300)
-    if given.only in (None, "reference"):
-        body["reference"] = measure_reference(2.0 if given.quick else SECONDS)
-    if given.only in (None, "failures"):
-        body["failures"] = measure_failures(*((3, 1) if given.quick else (A_ROUND, FAILURES // A_ROUND)))
-    if not given.quick:
-        print(save("server", {"unit": "commits/s, ms", **body}))
+    failed = run({part: MEASURES[part] for part in given.only or PARTS}, given.quick)
+    if failed:
+        raise SystemExit(f"failed, and not saved: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from endive.catalog import KVCatalog
 from endive.catalog.model.grants import Grantee, Privilege
-from endive.server import Limits, RunningServer
+from endive.server import Limits, RunningServer, scans
 from endive.server.access import OWNER, Principal, Tokens, hashed
 from endive.server.application import ROUTES, Application
 from endive.server.http import Request, Response
@@ -167,6 +167,25 @@ def test_a_table_is_found_and_shown_by_keyboard_alone(visit: Any) -> None:
     expect(page.get_by_text("select * from events")).to_be_visible()
     page.get_by_role("button", name="API").click()
     expect(page.get_by_text("/v1/{prefix}/transactions/commit")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_a_listing_of_files_that_is_cut_says_so(
+    visit: Any, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scans, "FILES_PER_PAGE", 1)
+    client = load_catalog("lake", type="rest", **server.client_properties)
+    table = client.load_table("sales.orders")
+    table.append(pa.table({"id": list(range(30)), "region": [f"region {number}" for number in range(30)]}))
+
+    page: Page = visit("owner")
+    page.wait_for_selector("html[data-ready]")
+    page.get_by_role("button", name="sales", exact=True).click()
+    page.get_by_role("button", name="orders", exact=True).click()
+    page.get_by_role("tab", name="Files").click()
+
+    expect(page.get_by_text("The table has more files. Only the first 21 are counted here.")).to_be_visible()
+    expect(page.get_by_text("21 files, the largest first")).to_be_visible()
 
 
 @pytest.mark.slow
