@@ -185,8 +185,8 @@ def test_commits_that_were_told_are_not_told_again_by_a_drop(
 def test_every_receiver_is_told_of_a_drop(application: Application, catalog: KVCatalog) -> None:
     hooks = {name: Receiver() for name in ("first", "second")}
     webhooks = [Webhook({"lake": catalog}, name, one.post) for name, one in hooks.items()]
-    for one in webhooks:
-        one.register()
+    for webhook in webhooks:
+        webhook.register()
     create_table(application)
     assert webhooks[0].tell() == 1
     assert answer(application, "DELETE", "namespaces/db/tables/events")[0] == 204
