@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pyiceberg.exceptions import ValidationError as IcebergValidationError
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import UnknownTransform
 
 from endive.server.errors import bad_request, not_acceptable
@@ -58,7 +58,8 @@ def require_known(value: Any) -> None:  # noqa: ANN401 - JSON
 def require_kept(sent: Json, model: Any, name: str) -> None:  # noqa: ANN401 - PyIceberg's models
     """Refuse an object with a field or a transform that its model does not hold."""
     if isinstance(model, PartitionSpec | SortOrder):
-        for text, field in zip((one.get("transform") for one in sent.get("fields", ())), model.fields, strict=False):
+        fields: Sequence[PartitionField | SortField] = model.fields
+        for text, field in zip((one.get("transform") for one in sent.get("fields", ())), fields, strict=False):
             if isinstance(field.transform, UnknownTransform):
                 raise not_acceptable(f"the transform {str(text)[:NAME_CHARACTERS_MAX]!r}")
     lost = lost_field(sent, BaseModel.model_dump(model, mode="json", by_alias=True))
