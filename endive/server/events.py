@@ -1,11 +1,11 @@
-"""Events for changes that happened: a webhook, told at least once, from the catalog's own records.
+"""Events for changes that happened: a webhook, delivered at least once, from the catalog's own records.
 
-A thread finds tables whose version is past the last one that the receiver was told, reads the stored results of the
-commits between, and POSTs them. Drops, renames and changes of views are in the catalog's outbox, with the commits of a
-dropped table (`endive.catalog.operations.outbox`). The catalog notes the events that were told after the receiver has
-answered: after a crash they are told again, and none is left out. An event has an id by which a receiver recognises an
-event that it has seen; of several servers, each may tell. A commit that failed, or whose outcome was unknown and which
-did not happen, has no stored result and so no event.
+A thread finds tables whose version is past the last delivered one, reads the stored results of the commits between,
+and POSTs them. Drops, renames and changes of views are in the catalog's outbox, with the commits of a dropped table
+(`endive.catalog.operations.outbox`). Events count as delivered once the receiver has answered: after a crash they are
+sent again, and none is left out. A receiver recognises an event that it has seen by its id; each of several servers may
+send it. A commit that failed, or whose outcome was unknown and which did not happen, has no stored result and so no
+event.
 
 A receiver that was away for more than a table's last 1,000 commits gets one event `commits-missed` with the versions.
 """
@@ -30,8 +30,8 @@ from endive.catalog.operations.outbox import (
     acknowledge,
     add_receiver,
     commit_events,
+    delivered_versions,
     outbox_of,
-    told_versions,
 )
 from endive.catalog.operations.table_rows import all_tables
 from endive.closing import Closing
@@ -54,15 +54,15 @@ Post = Callable[[bytes, dict[str, str]], None]
 
 @dataclass(frozen=True)
 class Found:
-    """Events that were not told yet, and the versions and rows of the outbox that are told with them."""
+    """Events to deliver, and the versions and rows of the outbox that they cover."""
 
     events: tuple[Event, ...]
-    told: dict[str, int]
+    versions: dict[str, int]
     outbox: tuple[bytes, ...]
 
 
 def pending(tx: StoreTransaction, hook: str, warehouse: str) -> Steps[Found]:
-    """Return the events that a receiver has not been told, at most about `BATCH_MAX`."""
+    """Return the events to deliver to a receiver, at most about `BATCH_MAX`."""
     events: list[Event] = []
     outbox = yield from outbox_of(tx, hook)
     rows: list[bytes] = []
@@ -71,9 +71,9 @@ def pending(tx: StoreTransaction, hook: str, warehouse: str) -> Steps[Found]:
             break
         events += some
         rows.append(key)
-    told = yield from told_versions(tx, hook)
+    delivered = yield from delivered_versions(tx, hook)
     records = yield from all_tables(tx)
-    new = {str(one.uuid): told.get(str(one.uuid), -1) for one in records}  # without tables that were dropped
+    new = {str(one.uuid): delivered.get(str(one.uuid), -1) for one in records}  # without tables that were dropped
     for record in records:
         if len(events) >= BATCH_MAX:
             break
@@ -83,10 +83,10 @@ def pending(tx: StoreTransaction, hook: str, warehouse: str) -> Steps[Found]:
     return Found(tuple({**one, "warehouse": warehouse} for one in events), new, tuple(rows))
 
 
-def put_told(tx: StoreTransaction, hook: str, found: Found) -> Steps[None]:
-    """Note the events that were told; another server may have told later versions."""
-    before = yield from told_versions(tx, hook)
-    merged = {uuid: max(version, before.get(uuid, -1)) for uuid, version in found.told.items()}
+def put_delivered(tx: StoreTransaction, hook: str, found: Found) -> Steps[None]:
+    """Record delivered events; another server may have delivered later versions."""
+    before = yield from delivered_versions(tx, hook)
+    merged = {uuid: max(version, before.get(uuid, -1)) for uuid, version in found.versions.items()}
     if merged != before:
         tx.put(webhook_key(hook), to_json(merged))
     yield from acknowledge(tx, hook, found.outbox)
@@ -113,7 +113,7 @@ def posting(url: str, secret: bytes) -> Post:
 
 
 class Webhook(Closing):
-    """Tells the commits of catalogs to a receiver, in a thread. `hook`: its name in the catalog."""
+    """Delivers the events of catalogs to a receiver, in a thread. `hook`: its name in the catalog."""
 
     def __init__(self, catalogs: dict[str, KVCatalog], hook: str, post: Post, interval_s: float = INTERVAL_S) -> None:
         self._catalogs = catalogs
@@ -135,28 +135,28 @@ class Webhook(Closing):
             catalog.store.transact(lambda tx: add_receiver(tx, self._hook))
 
     def close(self) -> None:
-        """End the thread; commits that were not told are told after the next start. Idempotent."""
+        """End the thread; pending events are delivered after the next start. Idempotent."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(TIMEOUT_S + 5)
 
-    def tell(self) -> int:
-        """Tell what is new, once; return the number of events."""
-        return sum(self._tell(name, catalog) for name, catalog in self._catalogs.items())
+    def deliver(self) -> int:
+        """Deliver the pending events once; return their number."""
+        return sum(self._deliver(name, catalog) for name, catalog in self._catalogs.items())
 
-    def _tell(self, name: str, catalog: KVCatalog) -> int:
+    def _deliver(self, name: str, catalog: KVCatalog) -> int:
         found = catalog.store.read(lambda tx: pending(tx, self._hook, name))
         if found.events:
             body = json.dumps({"events": found.events}).encode()
             self._post(body, {"content-type": "application/json", "user-agent": "endive"})
-            catalog.store.transact(lambda tx: put_told(tx, self._hook, found))
+            catalog.store.transact(lambda tx: put_delivered(tx, self._hook, found))
         return len(found.events)
 
     def _run(self) -> None:
         wait_s = self._interval_s
         while not self._ending.wait(wait_s):
             try:
-                self.tell()
+                self.deliver()
                 wait_s = self._interval_s
             except (OSError, HTTPException, EndiveError) as error:
                 wait_s = min(wait_s * 2, BACKOFF_MAX_S)

@@ -81,47 +81,47 @@ def webhook(catalog: KVCatalog, receiver: Receiver) -> Webhook:
     return Webhook({"lake": catalog}, "hook", receiver.post)
 
 
-def test_commits_that_happened_are_told(application: Application, webhook: Webhook, receiver: Receiver) -> None:
+def test_commits_that_happened_are_delivered(application: Application, webhook: Webhook, receiver: Receiver) -> None:
     create_table(application)
     commit(application)
     stale = {"requirements": [{"type": "assert-create"}], "updates": [set_property("a", "1")]}
     assert error(application, "POST", "namespaces/db/tables/events", stale)[0] == 409
 
-    assert webhook.tell() == 2
+    assert webhook.deliver() == 2
     assert [(one["type"], one["version"], one["table"]) for one in receiver.events] == [
         ("table-created", 0, "events"),
         ("table-committed", 1, "events"),
     ]
     assert receiver.events[1]["commit-id"]
-    assert webhook.tell() == 0
+    assert webhook.deliver() == 0
 
 
-def test_a_commit_is_told_again_until_it_is_accepted(
+def test_a_commit_is_sent_again_until_it_is_accepted(
     application: Application, webhook: Webhook, receiver: Receiver, catalog: KVCatalog
 ) -> None:
     create_table(application)
     receiver.is_down = True
     with pytest.raises(OSError, match="refused"):
-        webhook.tell()
+        webhook.deliver()
     receiver.is_down = False
     commit(application)
 
-    assert Webhook({"lake": catalog}, "hook", receiver.post).tell() == 2  # after a restart
-    assert webhook.tell() == 0
-    assert Webhook({"lake": catalog}, "another", receiver.post).tell() == 2
+    assert Webhook({"lake": catalog}, "hook", receiver.post).deliver() == 2  # after a restart
+    assert webhook.deliver() == 0
+    assert Webhook({"lake": catalog}, "another", receiver.post).deliver() == 2
     assert catalog.check() == []
 
 
 def test_commits_that_are_no_longer_kept_are_named(
     application: Application, webhook: Webhook, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert outbox.RESULTS_TOLD == 1000 == stored_results.RESULTS_STORED
-    monkeypatch.setattr(outbox, "RESULTS_TOLD", 2)
+    assert outbox.RESULTS_DELIVERED == 1000 == stored_results.RESULTS_STORED
+    monkeypatch.setattr(outbox, "RESULTS_DELIVERED", 2)
     create_table(application)
     for number in range(5):
         commit(application, str(number))
 
-    webhook.tell()
+    webhook.deliver()
     assert [(one["type"], one["version"]) for one in receiver.events] == [
         ("commits-missed", 3),
         ("table-committed", 4),
@@ -138,7 +138,7 @@ def test_many_events_come_in_batches(
     for number in range(3):
         commit(application, str(number))
 
-    assert [webhook.tell() for _ in range(3)] == [2, 2, 0]
+    assert [webhook.deliver() for _ in range(3)] == [2, 2, 0]
     assert [one["version"] for one in receiver.events] == [0, 1, 2, 3]
 
 
@@ -146,7 +146,7 @@ def types_of(receiver: Receiver) -> list[tuple[str, str]]:
     return [(one["type"], one.get("table") or one["view"]) for one in receiver.events]
 
 
-def test_a_table_that_was_dropped_between_two_looks_is_told(
+def test_a_table_that_was_dropped_between_two_polls_has_its_events(
     application: Application, webhook: Webhook, receiver: Receiver, catalog: KVCatalog
 ) -> None:
     webhook.register()
@@ -155,12 +155,12 @@ def test_a_table_that_was_dropped_between_two_looks_is_told(
         commit(application)
         assert answer(application, "DELETE", "namespaces/db/tables/events?purgeRequested=true")[0] == 204
 
-    assert webhook.tell() == 6
+    assert webhook.deliver() == 6
     expected = [("table-created", "events"), ("table-committed", "events"), ("table-dropped", "events")]
     assert types_of(receiver) == expected * 2
     assert len({one["id"] for one in receiver.events}) == 6
     assert {one["warehouse"] for one in receiver.events} == {"lake"}
-    assert webhook.tell() == 0
+    assert webhook.deliver() == 0
     assert outbox_rows(catalog) == 0
     assert catalog.check() == []
 
@@ -169,59 +169,59 @@ def outbox_rows(catalog: KVCatalog) -> int:
     return len(catalog.store.read(lambda tx: tx.scan(OUTBOX.encode())))
 
 
-def test_commits_that_were_told_are_not_told_again_by_a_drop(
+def test_a_drop_does_not_repeat_delivered_commits(
     application: Application, webhook: Webhook, receiver: Receiver
 ) -> None:
     webhook.register()
     create_table(application)
-    assert webhook.tell() == 1
+    assert webhook.deliver() == 1
     commit(application)
     assert answer(application, "DELETE", "namespaces/db/tables/events")[0] == 204
 
-    assert webhook.tell() == 2
+    assert webhook.deliver() == 2
     assert types_of(receiver)[1:] == [("table-committed", "events"), ("table-dropped", "events")]
 
 
-def test_every_receiver_is_told_of_a_drop(application: Application, catalog: KVCatalog) -> None:
+def test_every_receiver_gets_the_event_of_a_drop(application: Application, catalog: KVCatalog) -> None:
     hooks = {name: Receiver() for name in ("first", "second")}
     webhooks = [Webhook({"lake": catalog}, name, one.post) for name, one in hooks.items()]
     for webhook in webhooks:
         webhook.register()
     create_table(application)
-    assert webhooks[0].tell() == 1
+    assert webhooks[0].deliver() == 1
     assert answer(application, "DELETE", "namespaces/db/tables/events")[0] == 204
 
     hooks["first"].is_down = True
     with pytest.raises(OSError, match="refused"):
-        webhooks[0].tell()
-    assert webhooks[1].tell() == 2
+        webhooks[0].deliver()
+    assert webhooks[1].deliver() == 2
     assert outbox_rows(catalog) == 1
     hooks["first"].is_down = False
-    webhooks[0].tell()
+    webhooks[0].deliver()
 
     for one in hooks.values():
         assert types_of(one)[-1] == ("table-dropped", "events")
     assert outbox_rows(catalog) == 0
 
 
-def test_a_table_that_is_registered_again_is_told_from_its_first_version_on(
+def test_a_table_that_is_registered_again_has_events_from_its_first_version_on(
     application: Application, webhook: Webhook, receiver: Receiver
 ) -> None:
     webhook.register()
     create_table(application)
     commit(application)
-    webhook.tell()
+    webhook.deliver()
     _, gone = answer(application, "POST", "namespaces/db/tables/events/unregister")
     body = {"name": "events", "metadata-location": gone["metadata-location"]}
     assert answer(application, "POST", "namespaces/db/register", body)[0] == 200
     assert answer(application, "POST", "namespaces/db/register", {**body, "overwrite": True})[0] == 200
 
-    webhook.tell()
+    webhook.deliver()
 
     assert [kind for kind, _ in types_of(receiver)[2:]] == ["table-dropped", "table-created", "table-replaced"]
 
 
-def test_a_table_that_a_restore_drops_is_told(
+def test_a_table_that_a_restore_drops_has_its_events(
     application: Application, catalog: KVCatalog, webhook: Webhook, receiver: Receiver
 ) -> None:
     webhook.register()
@@ -230,12 +230,12 @@ def test_a_table_that_a_restore_drops_is_told(
     commit(application)
     catalog.restore("before")
 
-    webhook.tell()
+    webhook.deliver()
 
     assert [kind for kind, _ in types_of(receiver)] == ["table-created", "table-committed", "table-dropped"]
 
 
-def test_renames_and_views_are_told(application: Application, webhook: Webhook, receiver: Receiver) -> None:
+def test_renames_and_views_have_events(application: Application, webhook: Webhook, receiver: Receiver) -> None:
     webhook.register()
     create_table(application)
     for source, target in (("events", "moved"), ("moved", "events"), ("events", "moved")):
@@ -248,7 +248,7 @@ def test_renames_and_views_are_told(application: Application, webhook: Webhook, 
     assert answer(application, "POST", "views/rename", {"source": names[0], "destination": names[1]})[0] == 204
     assert answer(application, "DELETE", "namespaces/db/views/w")[0] == 204
 
-    webhook.tell()
+    webhook.deliver()
 
     assert types_of(receiver) == [
         ("table-renamed", "moved"),
@@ -287,7 +287,7 @@ def test_bodies_are_signed() -> None:
     assert signature(b"key", b"body") == "sha256=" + hmac.new(b"key", b"body", hashlib.sha256).hexdigest()
 
 
-def test_the_thread_tells_and_ends(application: Application, catalog: KVCatalog, receiver: Receiver) -> None:
+def test_the_thread_delivers_and_ends(application: Application, catalog: KVCatalog, receiver: Receiver) -> None:
     create_table(application)
     with Webhook({"lake": catalog}, "hook", receiver.post, interval_s=0.01).start() as running:
         for _ in range(1000):
@@ -322,7 +322,7 @@ class _Answering(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("path", ["/moved", "/garbage"])
-def test_a_receiver_that_redirects_or_speaks_no_http_was_told_nothing(
+def test_a_receiver_that_redirects_or_speaks_no_http_has_accepted_nothing(
     application: Application, catalog: KVCatalog, path: str
 ) -> None:
     """A redirect was followed by a GET without the events, whose answer then counted; garbage ended the thread."""

@@ -21,9 +21,9 @@
     __request_queue/{number}                     the idempotency keys of these requests, in order
     __request_queue                              the numbers of the first and the next key in the queue
     __grants/{user or group}/{name}              the privileges of a user or a group
-    __webhooks/{name}                            the versions of tables that a receiver of events has been told
+    __webhooks/{name}                            the last delivered versions of tables, for a receiver of events
     __receivers                                  the names of the receivers of events
-    __outbox/{number}                            events that the receivers are still to be told
+    __outbox/{number}                            events that are still to be delivered
 
 Snapshots and files are under the table's uuid, so that a rename writes one record. The levels of a namespace are joined
 by dots, and everything in a name but letters, digits, `_`, `-` and `~` is written as in URLs (`%2E` for a dot): keys
@@ -224,7 +224,7 @@ def queued_request_key(number: int) -> bytes:
 
 
 def webhook_key(name: str) -> bytes:
-    """Return the key of the versions that a receiver of events has been told."""
+    """Return the key of the last delivered versions, for a receiver of events."""
     return f"__webhooks/{escaped(name)}".encode()
 
 

@@ -1,10 +1,10 @@
 """Events that a receiver cannot find in the records of tables: drops, renames and views.
 
 The commits of a table are found by its version and their stored results (`endive.server.events`). A drop deletes both.
-So the transaction of a drop puts an event into the outbox, together with the events of the commits that a receiver has
-not been told yet. Renames and changes of views have events there, too. Without a receiver nothing is put.
+So the transaction of a drop puts an event into the outbox, together with the undelivered events of the table's
+commits. Renames and changes of views have events there, too. Without a receiver nothing is put.
 
-A row of the outbox has a number that is never used again. It is deleted when all receivers have been told, or when
+A row of the outbox has a number that is never used again. It is deleted after delivery to all receivers, or when
 `ROWS_MAX` newer rows have been put: a receiver that was removed must not let the outbox grow for ever.
 """
 
@@ -22,8 +22,8 @@ from endive.protocol.requests import Steps
 
 Event = dict[str, Any]
 
-RESULTS_TOLD = 1_000
-"""Results of a table's last commits that are told in any case; the catalog keeps at least as many."""
+RESULTS_DELIVERED = 1_000
+"""Results of a table's last commits that always have an event; the catalog keeps at least as many."""
 ROWS_MAX = 10_000
 """Rows of the outbox that are kept for a receiver that is away."""
 EVENTS_PER_ROW = 200
@@ -57,8 +57,8 @@ def add_receiver(tx: StoreTransaction, name: str) -> Steps[None]:
         tx.put(RECEIVERS, Receivers((*found.names, name), found.following).encoded())
 
 
-def told_versions(tx: StoreTransaction, receiver: str) -> Steps[dict[str, int]]:
-    """Return the versions of tables that a receiver has been told, by uuid."""
+def delivered_versions(tx: StoreTransaction, receiver: str) -> Steps[dict[str, int]]:
+    """Return the last delivered version of each table, by uuid."""
     body = yield from tx.get(webhook_key(receiver))
     return {} if body is None else dict(from_json(body))
 
@@ -80,9 +80,9 @@ def named(kind: str, identifier: Identifier, uuid: object, version: int, **more:
 def commit_events(
     tx: StoreTransaction, record: TableRecord, since: int, events_max: int
 ) -> Steps[tuple[list[Event], int]]:
-    """Return the events of a table's versions after `since`, and the last version that they tell."""
+    """Return the events of a table's versions after `since`, and the last version that they cover."""
     events: list[Event] = []
-    first = max(since + 1, record.version - RESULTS_TOLD + 1)
+    first = max(since + 1, record.version - RESULTS_DELIVERED + 1)
     if first > since + 1:
         missed = named("commits-missed", record.identifier, record.uuid, first - 1)
         events.append({**missed, "first-version": since + 1})
@@ -113,7 +113,7 @@ def _commit_event(tx: StoreTransaction, record: TableRecord, version: int) -> St
 
 
 def note_end(tx: StoreTransaction, record: TableRecord, kind: str) -> Steps[None]:
-    """Put the event of a table whose rows will be deleted, after those of its commits that were not told yet.
+    """Put the event of a table whose rows will be deleted, after the undelivered events of its commits.
 
     `kind`: `table-dropped`, or `table-replaced` if the table goes on with another metadata file.
     """
@@ -122,11 +122,11 @@ def note_end(tx: StoreTransaction, record: TableRecord, kind: str) -> Steps[None
         return
     since: list[int] = []
     for name in found.names:
-        told = yield from told_versions(tx, name)
-        since.append(told.pop(str(record.uuid), -1))  # a table that is registered again begins with version 0
+        delivered = yield from delivered_versions(tx, name)
+        since.append(delivered.pop(str(record.uuid), -1))  # a table that is registered again begins with version 0
         if kind == "table-replaced":
-            told[str(record.uuid)] = record.version + 1
-        tx.put(webhook_key(name), to_json(told))
+            delivered[str(record.uuid)] = record.version + 1
+        tx.put(webhook_key(name), to_json(delivered))
     events, _ = yield from commit_events(tx, record, min(since), record.version + 2)
     yield from note(tx, *events, named(kind, record.identifier, record.uuid, record.version, id=""))
 
@@ -152,14 +152,14 @@ def _with_id(event: Event, number: int) -> Event:
 
 
 def outbox_of(tx: StoreTransaction, receiver: str) -> Steps[Mapping[bytes, Sequence[Event]]]:
-    """Return the events in the outbox that a receiver has not been told, by row, in order."""
+    """Return the undelivered events of the outbox for a receiver, by row, in order."""
     rows = yield from tx.scan(OUTBOX.encode())
     decoded = [(key, from_json(body)) for key, body in rows]
     return {key: fields["events"] for key, fields in decoded if receiver in fields["receivers"]}
 
 
 def acknowledge(tx: StoreTransaction, receiver: str, rows: Sequence[bytes]) -> Steps[None]:
-    """Note that a receiver has been told the events of rows of the outbox."""
+    """Record that the events of rows of the outbox were delivered to a receiver."""
     for key in rows:
         body = yield from tx.get(key)
         if body is None:

@@ -40,7 +40,7 @@ class Tokens:
 
     @classmethod
     def one(cls, token: str) -> "Tokens":
-        """Return the tokens of a server with one caller, who may do everything."""
+        """Return the tokens of a server with one caller, which may do everything."""
         return cls({hashed(token): OWNER})
 
     @classmethod
