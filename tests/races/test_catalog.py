@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from endive.catalog.commit import apply as commit
+from endive.catalog.commit import apply, stored_results
 from endive.catalog.commit.prepared import ChangedRows
 from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.operations import dropped_tables as dropped_rows
@@ -124,7 +124,8 @@ def test_a_commit_without_a_stored_result_is_found(monkeypatch: pytest.MonkeyPat
     def forgets(*_: object) -> Steps[None]:
         yield from ()
 
-    monkeypatch.setattr(commit, "_stored_result", forgets)
+    for module in (apply, stored_results):  # of groups, and of other commits
+        monkeypatch.setattr(module, "stored_result", forgets)
 
     assert searched({"repeating": partial(repeating, "b", STATE)}, Bounds()).violation is not None
 
