@@ -132,7 +132,7 @@ def _clean(target: Target) -> None:
 
     directory = target.directory
     if target.is_alone:
-        deleted = clean_tables(str(target.catalog), directory.name, directory.endpoint)
+        deleted = clean_tables(str(target.catalog), target.name, directory.endpoint)
     else:
         deleted = clean(directory)
     errors.print(f"deleted {counted(len(deleted), 'file')} of interrupted sweeps", markup=False)

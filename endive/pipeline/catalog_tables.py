@@ -1,6 +1,6 @@
 """A sweep's results in tables of a catalog: `endive sweep --catalog URL`, and back for `endive report URL`.
 
-    sweep.sweeps          one row for each plan of a sweep: `about.json`
+    sweep.sweeps          one row whenever a sweep begins with another plan than before: `about.json`
     sweep.experiments     one row per plan, group and experiment, with its configuration and parameters
     sweep.runs            one row per run, with all its metrics
     sweep.transactions    every transaction, if they are kept
@@ -10,7 +10,8 @@ from there. Whenever a task has finished a bin of runs, the Spark driver appends
 is made of the sweep's name and the name of the bin's file. So a sweep that is killed and repeated, or published twice,
 has every bin in the tables once. Transactions are committed before the rows of their runs, so a reader who sees a run
 also sees its transactions. If two starts of a sweep did the same run, it is in the tables twice; readers take one row,
-as with the files.
+as with the files. The tables show the plan that began last. A sweep fetches its own plan by the digest, so that another
+sweep of the same name does not change its results.
 """
 
 import json
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import reduce
 from types import TracebackType
 from typing import Any, Self
@@ -135,8 +137,16 @@ class Publication:
         key = {"sweep": self.name, "plan": digest}
         rows = [{**key, **_with_parameters(row)} for row in experiments]
         self._append("experiments", rows, digest)
-        self._append("sweeps", [{**key, "created": about["created"], "about": json.dumps(about)}], digest)
+        if self._shown_plan() != digest:
+            begun = datetime.now(UTC).isoformat(timespec="microseconds")
+            self._append("sweeps", [{**key, "created": begun, "about": json.dumps(about)}], f"{digest}/{begun}")
         return self._restore(set(missing)) if self.alone or about["keep"] == "summaries" else set()
+
+    def _shown_plan(self) -> str | None:
+        """Return the digest of the plan that the tables show; None if they have none of this sweep."""
+        with open_catalog(self.properties) as catalog:
+            plans = _plans(catalog, self.name)
+        return str(plans[-1]["plan"]) if plans else None
 
     def _restore(self, missing: set[Run]) -> set[Run]:
         found = read_runs(catalog_at(self.url, self.directory.endpoint), self.name)
@@ -232,10 +242,15 @@ def sweeps_in(properties: Mapping[str, str]) -> list[str]:
     return sorted(last, key=lambda name: last[name], reverse=True)
 
 
-def fetch(properties: Mapping[str, str], sweep: str, target: SweepDirectory) -> SavedSweep:
-    """Copy a sweep from a catalog into a directory, as `endive sweep` would have written it."""
+def fetch(
+    properties: Mapping[str, str], sweep: str, target: SweepDirectory, plan: str | None = None
+) -> SavedSweep:
+    """Copy a sweep from a catalog into a directory, as `endive sweep` would have written it.
+
+    `plan` is the digest of one of its plans; None: the plan that began last.
+    """
     with open_catalog(properties) as catalog:
-        plans = sorted(_read(catalog, "sweeps", sweep).to_pylist(), key=lambda row: str(row["created"]))
+        plans = _plans(catalog, sweep, plan)
         if not plans:
             known = ", ".join(sweeps_in(properties)) or "none"
             raise ResultError(
@@ -249,6 +264,12 @@ def fetch(properties: Mapping[str, str], sweep: str, target: SweepDirectory) -> 
     target.write(ABOUT, json.dumps(about, indent=2, ensure_ascii=False).encode())
     target.create_table(target.part(f"{RESTORED}fetched", 0), read_runs(properties, sweep))
     return SavedSweep(target)
+
+
+def _plans(catalog: Catalog, sweep: str, plan: str | None = None) -> list[dict[str, Any]]:
+    """Return the rows of a sweep's plans, the one that began last at the end."""
+    rows: list[dict[str, Any]] = _read(catalog, "sweeps", sweep, plan).to_pylist()
+    return sorted(rows, key=lambda row: str(row["created"]))
 
 
 def _read(catalog: Catalog, table: str, sweep: str | None, plan: str | None = None) -> pa.Table:

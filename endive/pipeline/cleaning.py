@@ -15,6 +15,7 @@ from endive.pipeline.catalog_tables import NAMESPACE, catalog_at
 from endive.pipeline.consolidate import INPUTS, TRANSACTIONS
 from endive.pipeline.directory import MARKERS, SweepDirectory, done_in
 from endive.pipeline.saved_sweep import SavedSweep
+from endive.pipeline.sweep import in_progress
 from endive.pipeline.table_files import WRITTEN, write_prefix
 from endive.spark.source.writing import delete_files
 
@@ -39,8 +40,12 @@ def clean(directory: SweepDirectory) -> list[str]:
 def clean_tables(url: str, sweep: str, endpoint: str | None = None) -> list[str]:
     """Delete the data files of a sweep that are in no snapshot; return them. The sweep may not be running.
 
-    Files of other sweeps in the same tables stay: they may be about to be committed.
+    Files of other sweeps in the same tables stay: they may be about to be committed. Plans and markers of starts that
+    were killed are deleted, too.
     """
+    starts = SweepDirectory(in_progress(url, sweep), endpoint)
+    for info in starts.list(""):
+        starts.delete(info.path)
     sign, deleted = f"-{write_prefix(sweep)}", list[str]()
     with KVCatalog.open(url, None, catalog_at(url, endpoint), create=False) as catalog:
         for name in WRITTEN:

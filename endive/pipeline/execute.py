@@ -200,7 +200,7 @@ class _SparkJob:
 
         numbers = list(self.job.bins)
         runs = sum(len(one.runs) for one in self.job.bins.values())
-        title = f"sweep {self.job.directory.name}: {runs:,} runs in {len(numbers):,} bins"
+        title = f"sweep {self.job.name}: {runs:,} runs in {len(numbers):,} bins"
         self.context.setJobGroup(self.job.start, title, interruptOnCancel=True)
         try:
             with named(self.context, title):

@@ -5,8 +5,9 @@ results.measures("curves").to_pandas()
 results.report()
 """
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from endive.drivers.directory import Directory
-from endive.errors import ConfigurationError
+from endive.errors import ConfigurationError, ResultError
 from endive.pipeline.directory import SweepDirectory
 from endive.pipeline.plan import Plan
 from endive.pipeline.results import SweepResults
@@ -37,6 +38,9 @@ LIGHT = {
     "spark.sql.shuffle.partitions": "2",
 }
 """If the JVM only hands out bins and averages a few thousand rows, optimising code costs more time than it saves."""
+
+IN_PROGRESS = "sweeps-in-progress"
+"""Folder beside the tables for the plans and markers of sweeps that live in the tables alone, while they run."""
 
 CATALOG_SCHEMES = ("file", "memory", "s3", "gs", "az")
 
@@ -135,8 +139,28 @@ class Target:
     directory: SweepDirectory
     catalog: str | None = None
     """URL of the catalog whose tables get the results."""
-    is_alone: bool = False
-    """Whether the results are in the tables alone: then the directory is for the sweep's duration only."""
+    alone: str | None = None
+    """Name of a sweep whose results are in the tables alone: its directory is for the duration of this start only."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the results are in the tables alone."""
+        return self.alone is not None
+
+    @property
+    def name(self) -> str:
+        """The sweep's name in the tables."""
+        return self.alone or self.directory.name
+
+    @contextmanager
+    def in_progress(self) -> Iterator[SweepDirectory]:
+        """Provide the directory; delete it at the end if the results are in the tables alone."""
+        try:
+            yield self.directory
+        finally:
+            if self.is_alone:
+                with suppress(ResultError):  # must not hide the outcome; `--clean` deletes it
+                    self.directory.delete_all("")
 
     @contextmanager
     def publication(self) -> "Iterator[Publication | None]":
@@ -146,7 +170,7 @@ class Target:
             return
         from endive.pipeline.catalog_tables import Publication  # noqa: PLC0415 - PyIceberg takes a second to load
 
-        with Publication(self.catalog, self.directory.name, self.directory, self.is_alone) as publication:
+        with Publication(self.catalog, self.name, self.directory, self.is_alone) as publication:
             yield publication
 
 
@@ -155,7 +179,14 @@ def target_of(out: str | Path | Directory | None, name: str, catalog: str | None
     check_catalog(catalog)
     if catalog is None or out is not None:
         return Target(SweepDirectory.at(out or Path("sweeps") / name, endpoint), catalog)
-    return Target(SweepDirectory(f"{catalog.rstrip('/')}/sweeps-in-progress/{name}", endpoint), catalog, is_alone=True)
+    # Each start has a folder of its own: the one that ends first deletes no other's.
+    folder = f"{in_progress(catalog, name)}/{secrets.token_hex(4)}"
+    return Target(SweepDirectory(folder, endpoint), catalog, alone=name)
+
+
+def in_progress(catalog: str, name: str) -> str:
+    """Return the folder for the starts of a sweep that lives in tables alone."""
+    return f"{catalog.rstrip('/')}/{IN_PROGRESS}/{name}"
 
 
 @dataclass(frozen=True)
@@ -202,51 +233,56 @@ def run_plan(
     report, where = progress or (lambda _: None), where or Where()
     parse_master(where.master)
     check_catalog(target.catalog)
-    directory = target.directory
-    digest = directory.prepare(plan)  # a write error should appear before Spark starts
-    with _starting(plan, where, report) as starting:
-        # Numba and the rest of PySpark take seconds to load: while Java starts.
-        from endive.pipeline.consolidate import consolidate  # noqa: PLC0415
-        from endive.pipeline.execute import Finished, execute  # noqa: PLC0415
-
-        done = directory.done(plan)
-        _compile_engine(report)
-        with target.publication() as publication:
-            if publication:
-                done |= publication.begin(plan.remaining(done))
-                publication.publish(directory.parts())
-            if done:
-                report(SweepProgress(f"{len(done):,} runs are done already"))
-            remaining = plan.remaining(done)
-            total_s = max(plan.cost(remaining), 1e-9)
-
-            def on_runs(finished: Finished) -> None:
-                if publication:
-                    publication.publish(finished.parts)
-                    publication.commit(finished.files, is_last=finished.runs == len(remaining))
-                report(SweepProgress(runs=finished.runs, runs_total=len(remaining), share=finished.seconds / total_s))
-
-            tables = publication.table_files() if publication and target.is_alone else None
-            spark = starting.session()
-            executed = execute(plan, directory, done, spark, on_runs, tables)
-            report(SweepProgress("computing measures"))
-            if not target.is_alone:
-                consolidate(directory, spark, executed.parts, digest)
-        if target.is_alone:
-            results = _fetched(target)
-            consolidate(results, spark)
-            directory.delete_all("")
-            directory = results
+    with target.in_progress() as directory:
+        digest = directory.prepare(plan)  # a write error should appear before Spark starts
+        with _starting(plan, where, report) as starting:
+            results = _run(plan, target, digest, starting, report)
     if target.catalog:
         place = f"{target.catalog}: sweep.runs and the other tables of the namespace `sweep`"
         report(SweepProgress(f"published in {place}"))
-    return SweepResults(directory)
+    return SweepResults(results)
 
 
-def _fetched(target: Target) -> SweepDirectory:
+def _run(plan: Plan, target: Target, digest: str, starting: "StartingSession", report: Report) -> SweepDirectory:
+    """Run a prepared plan; return the directory with its measures."""
+    # Numba and the rest of PySpark take seconds to load: while Java starts.
+    from endive.pipeline.consolidate import consolidate  # noqa: PLC0415
+    from endive.pipeline.execute import Finished, execute  # noqa: PLC0415
+
+    directory = target.directory
+    done = directory.done(plan)
+    _compile_engine(report)
+    with target.publication() as publication:
+        if publication:
+            done |= publication.begin(plan.remaining(done))
+            publication.publish(directory.parts())
+        if done:
+            report(SweepProgress(f"{len(done):,} runs are done already"))
+        remaining = plan.remaining(done)
+        total_s = max(plan.cost(remaining), 1e-9)
+
+        def on_runs(finished: Finished) -> None:
+            if publication:
+                publication.publish(finished.parts)
+                publication.commit(finished.files, is_last=finished.runs == len(remaining))
+            report(SweepProgress(runs=finished.runs, runs_total=len(remaining), share=finished.seconds / total_s))
+
+        tables = publication.table_files() if publication and target.is_alone else None
+        spark = starting.session()
+        executed = execute(plan, directory, done, spark, on_runs, tables)
+        report(SweepProgress("computing measures"))
+    if target.is_alone:
+        directory = _fetched(target, digest)
+        consolidate(directory, spark)
+    else:
+        consolidate(directory, spark, executed.parts, digest)
+    return directory
+
+
+def _fetched(target: Target, plan: str) -> SweepDirectory:
     from endive.pipeline.opening import fetched  # noqa: PLC0415 - PyIceberg takes a second to load
 
-    return fetched(str(target.catalog), target.directory.name, target.directory.endpoint)
+    return fetched(str(target.catalog), target.name, target.directory.endpoint, plan)
 
 
 def _starting(plan: Plan, where: Where, report: Report) -> "StartingSession":

@@ -64,6 +64,11 @@ class SweepJob:
     model: str = MODEL
 
     @property
+    def name(self) -> str:
+        """The sweep's name."""
+        return self.tables.sweep if self.tables else self.directory.name
+
+    @property
     def markers(self) -> str:
         """Folder of the markers of runs in progress."""
         return f"{MARKERS}/{self.start}"

@@ -21,6 +21,7 @@ from endive.pipeline.opening import open_results
 from endive.pipeline.plan import Bin, Plan
 from endive.pipeline.run_rows import RUN_SCHEMA, not_done_row
 from endive.pipeline.saved_sweep import SavedSweep
+from endive.pipeline.sweep import SweepProgress, target_of
 from endive.pipeline.table_files import Files, TableFiles, write_prefix
 from endive.pipeline.task import SweepJob, run_bin
 from endive.pipeline.transactions import read_transactions
@@ -111,6 +112,29 @@ def test_another_plan_of_the_same_sweep_is_the_one_that_is_fetched(tmp_path: Pat
     published(lake, directory)
 
     assert len(fetch(catalog_at(lake.url), "small", SweepDirectory(tmp_path / "fetched")).plan) == 6
+
+
+def test_a_plan_that_is_begun_again_is_the_one_that_is_fetched(tmp_path: Path) -> None:
+    lake, few, many = Lake(tmp_path / "lake"), small_plan(tables="[1]"), small_plan()
+    digests = [begun(lake, tmp_path / str(number), plan) for number, plan in enumerate((few, many, few))]
+
+    def plans(number: int, **choice: str) -> int:
+        return len(fetch(catalog_at(lake.url), "small", SweepDirectory(tmp_path / f"fetched {number}"), **choice).plan)
+
+    assert digests[0] == digests[2] != digests[1]
+    assert plans(0) == plans(1, plan=digests[0]) == len(few.experiments)
+    assert plans(2, plan=digests[1]) == len(many.experiments)
+    assert snapshots(lake, "sweeps") == 3
+    assert snapshots(lake, "experiments") == 2
+
+
+def begun(lake: Lake, place: Path, plan: Plan) -> str:
+    """Begin a sweep in tables alone, as one start of it does; return the plan's digest."""
+    directory = SweepDirectory(place)
+    digest = directory.prepare(plan)
+    with Publication(lake.url, "small", directory, alone=True) as publication:
+        publication.begin(plan.runs)
+    return digest
 
 
 def test_a_catalog_without_the_sweep_is_reported(tmp_path: Path) -> None:
@@ -234,6 +258,47 @@ def test_a_sweep_in_tables_alone_has_the_measures_of_a_directory(spark: SparkSes
     assert "18 runs are done already" in reports
     assert snapshots(lake, "runs") <= 3
     assert not list(tmp_path.glob("lake/sweeps-in-progress/**/*.*"))
+
+
+@pytest.mark.slow
+def test_sweeps_of_one_name_that_run_at_once_do_each_other_no_harm(spark: SparkSession, tmp_path: Path) -> None:
+    lake, other = Lake(tmp_path / "lake"), tomllib.loads(sweep_text(tables="[3]", scales="[2000]"))
+    results: list[SweepResults] = []
+    begins = iter(["using the running Spark session", "computing measures"])
+    waits = [next(begins)]
+
+    def start_another(report: SweepProgress) -> None:
+        if report.message == waits[0]:
+            waits[0] = next(begins, "")
+            results.append(run_sweep(other, catalog=lake.url, master="local[2]"))
+
+    few = tomllib.loads(sweep_text(tables="[1]"))
+    results.append(run_sweep(few, catalog=lake.url, master="local[2]", progress=start_another))
+
+    assert spark is not None
+    assert [len(one.measures("experiments")) for one in results] == [1, 1, 3]
+    assert not list(tmp_path.glob("lake/sweeps-in-progress/*/*"))
+
+
+@pytest.mark.slow
+def test_a_start_that_fails_leaves_no_folder_and_cleaning_deletes_that_of_a_killed_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake, content = Lake(tmp_path / "lake"), tomllib.loads(sweep_text(tables="[1]", scales="[2000]"))
+
+    def fail(report: SweepProgress) -> None:
+        if report.message == "computing measures":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(content, catalog=lake.url, master="local[2]", progress=fail)
+    assert spark is not None
+    assert not list(tmp_path.glob("lake/sweeps-in-progress/*/*"))
+
+    killed = target_of(None, "small", lake.url, None).directory
+    killed.prepare(small_plan())
+    clean_tables(lake.url, "small")
+    assert killed.list("") == ()
 
 
 def without_cpu(results: SweepResults, name: str) -> list[dict[str, object]]:
