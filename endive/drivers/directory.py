@@ -1,7 +1,7 @@
 """A directory of whole files, on this machine or on an object store: `sweeps/x`, `s3://bucket/sweeps/x`.
 
 Both kinds use the same code. A file appears whole or not at all; `create` decides which of several writers wins;
-nothing is renamed, and nobody relies on a listing that shows what was written a moment ago.
+nothing is renamed, and a listing may lag behind the writes.
 
 Requests are repeated where that is safe. An error that remains becomes one `ResultError` that names the file and the
 remedy.
@@ -24,29 +24,38 @@ from endive.objects.remote import SCHEMES
 from endive.protocol.requests import Delete, Get, GetAll, List, ObjectInfo, Put, create
 
 REPEAT = "repeat the command: finished work is kept"
+OTHERWISE = f"remove the cause, then {REPEAT}"
 
 NO_SPACE = "free some space or choose another --out"
 ANOTHER = "choose another --out"
+NO_BUCKET = "create the bucket, or correct the URL"
+REGION = "set the region to that of the bucket: AWS_REGION"
+DENIED = "check that the bucket exists and the permissions of the credentials, or choose another --out"
 
 REMEDIES = {
     "not a directory": ANOTHER,
+    "is a directory": ANOTHER,
     "file exists": ANOTHER,
+    "file name too long": ANOTHER,
     "read-only": ANOTHER,
     "permission denied": ANOTHER,
+    "no space left": NO_SPACE,
+    "file too large": NO_SPACE,
+    "disk quota": NO_SPACE,
     "quotaexceeded": NO_SPACE,
     "insufficient": NO_SPACE,
     "expired": f"renew the credentials, then {REPEAT}",
-    "nosuchbucket": "create the bucket, or correct the URL",
-    "containernotfound": "create the container, or correct the URL",
-    "redirect": "set the region to that of the bucket: AWS_REGION",
-    "authorizationheadermalformed": "set the region to that of the bucket: AWS_REGION",
-    "illegallocationconstraint": "set the region to that of the bucket: AWS_REGION",
-    "no credentials": f"see to the credentials, then {REPEAT}",
-    "403": "see to the permissions of the credentials, or choose another --out",
-    "forbidden": "see to the permissions of the credentials, or choose another --out",
-    "accessdenied": "see to the permissions of the credentials, or choose another --out",
+    "nosuchbucket": NO_BUCKET,
+    "containernotfound": NO_BUCKET.replace("bucket", "container"),
+    "redirect": REGION,
+    "authorizationheadermalformed": REGION,
+    "illegallocationconstraint": REGION,
+    "no credentials": f"check the credentials, then {REPEAT}",
     "invalidaccesskeyid": "correct the credentials",
     "signaturedoesnotmatch": "correct the credentials",
+    "403": DENIED,
+    "forbidden": DENIED,
+    "accessdenied": DENIED,
 }
 """By a sign in the message of an object store or of the system: what to do."""
 
@@ -159,14 +168,11 @@ class Directory:
         except EndiveError as error:
             problem = str(getattr(error, "problem", error))
             is_passing = isinstance(error, StorageUnavailableError)
-            remedy = REPEAT if is_passing else self._remedy(problem)
+            remedy = REPEAT if is_passing else remedy_for(problem)
             raise ResultError(self.place(path), f"cannot be {done} ({problem})", remedy) from error
 
-    def _remedy(self, problem: str) -> str:
-        return remedy_for(problem, NO_SPACE)
 
-
-def remedy_for(problem: str, otherwise: str = REPEAT) -> str:
-    """Return what to do about an object store's message; `otherwise` if it has no sign that is known."""
+def remedy_for(problem: str) -> str:
+    """Return what to do about the message of an object store or of the system."""
     said = problem.lower().replace("_", "")
-    return next((remedy for sign, remedy in REMEDIES.items() if sign in said), otherwise)
+    return next((remedy for sign, remedy in REMEDIES.items() if sign in said), OTHERWISE)

@@ -57,6 +57,7 @@ _HOPELESS = (
     "AuthorizationHeaderMalformed", "IllegalLocationConstraint", "Received redirect without LOCATION",
 )  # fmt: skip
 """Signs of a request that was denied: it had no effect, and a retry does not help."""
+_NO_BUCKET = re.compile("<Code>(NoSuchBucket|ContainerNotFound)</Code>")
 
 
 def open_remote(url: str, endpoint: str | None = None, chosen: Mapping[str, str] | None = None) -> "RemoteStore":
@@ -145,14 +146,16 @@ class RemoteStore:
         with self._reading(path):
             try:
                 return bytes(obstore.get(self._reading_store, require_path(path)).bytes())
-            except (NotFoundError, FileNotFoundError):
+            except (NotFoundError, FileNotFoundError) as error:
+                _require_bucket(error)
                 return None
 
     def get_range(self, path: str, start: int, length: int) -> bytes | None:
         with self._reading(path):
             try:
                 return bytes(obstore.get_range(self._reading_store, require_path(path), start=start, length=length))
-            except (NotFoundError, FileNotFoundError):
+            except (NotFoundError, FileNotFoundError) as error:
+                _require_bucket(error)
                 return None
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
@@ -183,8 +186,8 @@ class RemoteStore:
         with self._writing(path):
             try:
                 obstore.delete(self._writing_store, require_path(path))
-            except (NotFoundError, FileNotFoundError):
-                return
+            except (NotFoundError, FileNotFoundError) as error:
+                _require_bucket(error)
 
     @contextmanager
     def _reading(self, path: str) -> Iterator[None]:
@@ -219,6 +222,12 @@ class RemoteStore:
     def _without_credentials(self, path: str) -> StorageAccessError:
         remedy = _REMEDIES[urlsplit(self.url).scheme]
         return StorageAccessError(f"{self.url}/{path}", f"no credentials were found; {remedy}")
+
+
+def _require_bucket(error: Exception) -> None:
+    """Raise the error again if the bucket does not exist: then nothing is known about its objects."""
+    if _NO_BUCKET.search(str(error)):
+        raise error
 
 
 def _brief(error: Exception) -> str:

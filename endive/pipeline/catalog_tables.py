@@ -242,9 +242,7 @@ def sweeps_in(properties: Mapping[str, str]) -> list[str]:
     return sorted(last, key=lambda name: last[name], reverse=True)
 
 
-def fetch(
-    properties: Mapping[str, str], sweep: str, target: SweepDirectory, plan: str | None = None
-) -> SavedSweep:
+def fetch(properties: Mapping[str, str], sweep: str, target: SweepDirectory, plan: str | None = None) -> SavedSweep:
     """Copy a sweep from a catalog into a directory, as `endive sweep` would have written it.
 
     `plan` is the digest of one of its plans; None: the plan that began last.

@@ -34,9 +34,7 @@ def _of_experiments(root: Path) -> SweepResults:
     return SweepResults(directory)
 
 
-def fetched(
-    url: str, sweep: str | None = None, endpoint: str | None = None, plan: str | None = None
-) -> SweepDirectory:
+def fetched(url: str, sweep: str | None = None, endpoint: str | None = None, plan: str | None = None) -> SweepDirectory:
     """Copy a sweep from a catalog into memory: by default the most recent one, with the plan that began last."""
     from endive.pipeline.catalog_tables import catalog_at, fetch, sweeps_in  # noqa: PLC0415 - PyIceberg takes a second
 

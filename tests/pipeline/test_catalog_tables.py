@@ -238,7 +238,7 @@ def test_files_that_cannot_be_written_end_the_sweep(tmp_path: Path, monkeypatch:
     report = run_bin(job, 0, attempt=0)
 
     assert (report.statuses, report.files) == ({}, None)
-    assert "cannot be written (No space left on device); repeat the command" in str(report.error)
+    assert "cannot be written (No space left on device); free some space" in str(report.error)
     assert publication.begin(plan.runs) == set()
 
 

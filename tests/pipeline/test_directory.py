@@ -96,7 +96,10 @@ DENIED = {
     "NoSuchBucket: 404 Not Found": "create the bucket, or correct the URL",
     "PermanentRedirect: 301": "set the region to that of the bucket",
     "QuotaExceeded: 507 Insufficient Storage": "free some space or choose another --out",
-    "AccessDenied: 403 Forbidden": "see to the permissions",
+    "AccessDenied: 403 Forbidden": "check that the bucket exists and the permissions of the credentials",
+    "No space left on device": "free some space or choose another --out",
+    "Permission denied": "choose another --out",
+    "Input/output error": "remove the cause, then repeat the command",
 }
 
 

@@ -20,6 +20,10 @@ class Refusals:
     """Every so many requests one is refused; 0: none."""
     denial: tuple[int, bytes] | None = None
     """Status and body for every write; None: writes are passed on."""
+    denies_reads: bool = False
+    """Whether the denial is for reads, too."""
+    denies_from: tuple[str, tuple[int, bytes]] | None = None
+    """Part of a path, and the denial that begins with the first write of such a path."""
     interrupt: Callable[[bool], None] | None = None
     """Called in every request: with False before it takes effect, with True afterwards and before the reply."""
     requests: int = 0
@@ -58,7 +62,10 @@ def handler_for(upstream: str, refusals: Refusals) -> type[BaseHTTPRequestHandle
             number = refusals.next()
             if refusals.interrupt:
                 refusals.interrupt(False)
-            if refusals.denial and self.command in ("PUT", "POST", "DELETE"):
+            is_write = self.command in ("PUT", "POST", "DELETE")
+            if refusals.denies_from and is_write and refusals.denies_from[0] in self.path:
+                refusals.denial = refusals.denies_from[1]
+            if refusals.denial and (is_write or refusals.denies_reads):
                 self.answer(*refusals.denial)
                 return
             is_refused = refusals.every and number % refusals.every == 0

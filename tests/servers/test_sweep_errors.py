@@ -35,7 +35,7 @@ FAILURES = {
     "a bucket that is gone": (answer(404, "NoSuchBucket"), "create the bucket, or correct the URL"),
     "another region": (answer(400, "AuthorizationHeaderMalformed"), "set the region to that of the bucket"),
     "a redirect to another region": (answer(301, "PermanentRedirect"), "set the region to that of the bucket"),
-    "no permission": (answer(403, "AccessDenied"), "see to the permissions of the credentials"),
+    "no permission": (answer(403, "AccessDenied"), "check that the bucket exists and the permissions of"),
 }
 
 
@@ -103,7 +103,12 @@ def test_a_bucket_that_is_deleted_in_the_middle(s3_endpoint: str) -> None:
     report = run_bin(job, 0, attempt=0)
 
     assert report.statuses == {}
-    assert str(report.error).startswith("s3://brief/x")
+    assert str(report.error).startswith("s3://brief/x/about.json: cannot be read (NoSuchBucket: ")
+    assert str(report.error).endswith("; create the bucket, or correct the URL")
+    with pytest.raises(ResultError, match="create the bucket"):
+        directory.done(plan)
+    with pytest.raises(ResultError, match="create the bucket"):
+        directory.delete(job.part(0))
     ask("PUT", "brief")
     assert directory.list("") == ()
 
@@ -112,7 +117,8 @@ def test_a_bucket_that_does_not_exist_is_reported_before_anything_runs(s3_endpoi
     directory = SweepDirectory("s3://nowhere/sweeps/x", s3_endpoint)
 
     # SeaweedFS denies a write to a bucket that is not there; S3 says NoSuchBucket.
-    with pytest.raises(ResultError, match=r"^s3://nowhere/sweeps/x/.* cannot be written \(.*; (see to|create) the "):
+    remedy = "check that the bucket exists|create the bucket"
+    with pytest.raises(ResultError, match=rf"^s3://nowhere/sweeps/x/.* cannot be written \(.*; ({remedy})"):
         directory.prepare(small_plan(tables="[1]"))
 
 
