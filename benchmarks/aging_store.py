@@ -123,7 +123,7 @@ def main() -> None:
         if name.startswith(only):
             parts[name] = measure()
             print(name, *parts[name], sep="\n  ")
-            save("aging_store", {"parts": parts})
+            save("aging_store", {"parts": parts}, [name])
 
 
 if __name__ == "__main__":

@@ -119,15 +119,15 @@ def main() -> None:
     stored = RESULTS / "before_after.json"
     kept = json.loads(stored.read_text(encoding="utf-8"))["results"] if arguments.only and stored.exists() else {}
     load_before = os.getloadavg()[0]
-    for name, program in PROBES.items():
-        if not arguments.only or arguments.only in name:
-            kept[name] = compare(arguments.before.resolve(), HERE.parent, program, arguments.rounds)
+    chosen = [name for name in PROBES if not arguments.only or arguments.only in name]
+    for name in chosen:
+        kept[name] = compare(arguments.before.resolve(), HERE.parent, PROBES[name], arguments.rounds)
     of = subprocess.run(
         ["git", "-C", arguments.before, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
     )
     body = {"before": of.stdout.strip(), "rounds": arguments.rounds, "results": kept}
     print(table(kept))
-    print(save("before_after", {**body, "load": {"before": load_before, "after": os.getloadavg()[0]}}))
+    print(save("before_after", {**body, "load": {"before": load_before, "after": os.getloadavg()[0]}}, chosen))
 
 
 if __name__ == "__main__":

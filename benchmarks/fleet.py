@@ -91,7 +91,7 @@ def main() -> None:
     known = json.loads(path.read_text(encoding="utf-8"))["parts"] if path.exists() else {}
     for name in chosen:
         known[name] = PARTS[name]()
-        print(save("fleet", {"parameters": {"hours": HOURS, "seeds": SEEDS}, "parts": known}), name)
+        print(save("fleet", {"parameters": {"hours": HOURS, "seeds": SEEDS}, "parts": known}, [name]), name)
 
 
 if __name__ == "__main__":

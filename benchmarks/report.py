@@ -4,7 +4,8 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -41,10 +42,18 @@ def spread(samples: Sequence[float]) -> dict[str, float | list[float]]:
     return {"samples": [round(x, 4) for x in samples], "median": round(median(samples), 4), "p95": round(p95, 4)}
 
 
-def save(name: str, body: Mapping[str, object]) -> Path:
-    """Write `results/<name>.json`."""
+def save(name: str, body: Mapping[str, object], parts: Iterable[str] = ()) -> Path:
+    """Write `results/<name>.json`.
+
+    `parts` are those that were just measured; `measured` has the commit and the time of each part. The others keep
+    theirs.
+    """
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     document = {"name": name, "commit": commit(), "machine": machine(), **body}
+    new = {part: {"commit": commit(), "time": datetime.now(UTC).isoformat(timespec="seconds")} for part in parts}
+    if new:
+        kept = json.loads(path.read_text(encoding="utf-8")).get("measured", {}) if path.exists() else {}
+        document["measured"] = kept | new
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return path

@@ -109,7 +109,7 @@ def main() -> None:
         **{kind: {**before.get(kind, {}), **values} for kind, values in found.items()},
         "load_average": [round(load, 1) for load in os.getloadavg()],
     }
-    print(save("session", body).read_text(encoding="utf-8"))
+    print(save("session", body, chosen.only).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -181,6 +181,7 @@ def main() -> None:
     body = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not chosen.short else {}
     body = {key: body[key] for key in ("commands", "bucket", "pool") if key in body} | {"unit": "seconds"}
     for part in chosen.only:
+        name = "commands" if part == "command" else part
         if part == "pool":
             body["pool"] = overhead(1 if chosen.short else REPEATS)
         elif part == "bucket":
@@ -190,7 +191,7 @@ def main() -> None:
             if not chosen.short:
                 body["commands"]["provider_tables_mix"] = command([PUBLISHED / "provider_tables_mix.toml"])
         if not chosen.short:  # each part as soon as it is measured
-            save("sweep", body)
+            save("sweep", body, [name])
     print(json.dumps(body, indent=2))
 
 
