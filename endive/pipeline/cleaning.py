@@ -1,9 +1,12 @@
-"""Removes what interrupted sweeps have left in a directory, and nothing that a result needs.
+"""Deletes the leftovers of interrupted sweeps, and nothing that a result needs.
 
-Left over are: markers of runs in progress; transactions of runs whose rows were never written; files of data sets and
-plans that were replaced; temporary files of killed processes. Nothing of them counts as a result. Files of runs are
-kept, whichever plan asked for them. Of a sweep in tables alone, left over are the data files of tasks that no commit
-has added.
+Leftovers are: markers of runs in progress; transactions of runs whose rows were never written; files of data sets and
+plans that were replaced; temporary files of killed processes. None of them counts as a result. Files of runs are kept,
+whichever plan they belong to. Leftovers of a sweep in tables alone are data files that no commit has added, and the
+folders of starts that were killed.
+
+A listing may lag behind the writes. It names the files that may be deleted; the files that must stay are found in files
+that are read: the plan, the measures, the snapshots of the tables.
 """
 
 import json
@@ -13,7 +16,7 @@ from endive.catalog import KVCatalog
 from endive.objects.local import TEMPORARY
 from endive.pipeline.catalog_tables import NAMESPACE, catalog_at
 from endive.pipeline.consolidate import INPUTS, TRANSACTIONS
-from endive.pipeline.directory import MARKERS, SweepDirectory, done_in
+from endive.pipeline.directory import MARKERS, SweepDirectory, done_in, read_parquet
 from endive.pipeline.saved_sweep import SavedSweep
 from endive.pipeline.sweep import in_progress
 from endive.pipeline.table_files import WRITTEN, write_prefix
@@ -71,8 +74,10 @@ def _transactions(directory: SweepDirectory) -> Iterator[str]:
     """Yield transactions of runs without a row: their task was killed before it wrote its part."""
     kept = [info.path for info in directory.list("transactions/")]
     if kept:
-        parts = directory.read_parts(directory.parts())
-        done = {directory.transactions(*run) for _, rows in parts for run in done_in(rows)}
+        rows = [rows for _, rows in directory.read_parts(directory.parts())]
+        measured = directory.read("measures/runs.parquet")  # has the runs of parts that the listing does not show yet
+        rows += [read_parquet(measured)] if measured else []
+        done = {directory.transactions(*run) for one in rows for run in done_in(one)}
         yield from (path for path in kept if path not in done)
 
 

@@ -11,7 +11,8 @@ lose more than seconds.
 
 From the second attempt of a bin on, every run leaves a marker while it is in progress. A run that has ended its process
 twice with a marker is recorded as `crashed` and left out, so that it does not stop the other runs of its bin. The first
-attempt leaves none: three requests for each run would cost more than many runs do.
+attempt leaves none: three requests for each run would cost more than many runs do. So a run that ends its process is
+tried three times, or twice if another run has ended the first attempt.
 """
 
 import socket
@@ -185,7 +186,7 @@ def _run(job: SweepJob, run: Run, attempt: int, crashes: int, kept: list[pa.Tabl
     """Do one run and return its row; add its transactions to `kept` if they go to a table."""
     experiment, seed = run
     if crashes >= CRASHES_MAX:
-        message = f"its process ended {CRASHES_MAX} times without an error: out of memory, or a defect of the engine"
+        message = f"its process ended at least {CRASHES_MAX} times: out of memory, or a defect of the engine"
         return not_done_row(experiment, seed, "crashed", message)
     with _marked(job, run, attempt):
         try:

@@ -17,6 +17,7 @@ from endive.pipeline.plan import Bin, Plan
 from endive.pipeline.run_rows import not_done_row
 from endive.pipeline.saved_sweep import SavedSweep
 from endive.pipeline.task import SweepJob, run_bin
+from endive.protocol.requests import ObjectInfo
 from endive.testing.fault_injection import FaultInjectingStore, FaultProbabilities
 from tests.pipeline.saved import leave_runs
 from tests.pipeline.sweeps import expected_rows, small_plan
@@ -206,3 +207,23 @@ def test_cleaning_removes_what_no_result_needs_and_nothing_else(tmp_path: Path) 
 
     assert {info.path for info in directory.list("")} == needed
     assert clean(directory) == []
+
+
+def test_cleaning_keeps_the_transactions_of_parts_that_a_listing_does_not_show_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objects, plan = MemoryStore(), small_plan(keep="transactions", tables="[1]", scales="[2000]")
+    directory = leave_runs(on(objects), plan, parts=1)
+    (rows,) = (rows for _, rows in directory.read_parts(directory.parts()))
+    directory.write_table("measures/runs.parquet", rows)
+    orphan = directory.transactions(plan.runs[0][0], 99)
+    directory.create(orphan, b"of a killed task")
+    listed = objects.list
+
+    def lagging(prefix: str, after: str = "") -> tuple[ObjectInfo, ...]:
+        return tuple(info for info in listed(prefix, after) if "/part-" not in info.path)
+
+    monkeypatch.setattr(objects, "list", lagging)
+
+    assert clean(directory) == [orphan]
+    assert all(directory.read(directory.transactions(*run)) for run in plan.runs)
