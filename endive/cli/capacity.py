@@ -1,14 +1,14 @@
 """`endive capacity`: the highest offered load, or the worst value of any number, that meets a target."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from endive.cli import INTERRUPTED
-from endive.cli.console import Overrides, errors, output, warn
+from endive.cli.console import MASTERS, Overrides, SettingsOption, ShipOption, errors, output, warn
 from endive.cli.run import ConsoleWatcher, UncertaintyOption
 from endive.cli.tables import rich_table
 from endive.errors import ConfigurationError
@@ -59,8 +59,11 @@ def capacity(
     tolerance: Annotated[float, typer.Option(min=0.001, max=0.5, help="Of each search, relative to the load.")] = 0.01,
     overrides: Overrides = None,
     master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Search on Spark, such as `spark://host:7077`.")
+        str | None,
+        typer.Option("--master", metavar="URL", help=f"Search on Spark: {MASTERS}. Default: threads of this process."),
     ] = None,
+    settings: SettingsOption = None,
+    ship: ShipOption = False,
     saved: Annotated[
         str | None,
         typer.Option("--from", metavar="DIR|URL", help="Read the capacities of a sweep that has run; nothing runs."),
@@ -90,7 +93,7 @@ def capacity(
 
     `endive capacity configs/capacity.toml --vary storage.provider=s3,s3x,gcp --vary catalog.num_tables=1,10,20`
 
-    `endive capacity configs/capacity.toml --vary catalog.num_tables=1,10,20 --master spark://host:7077`
+    `endive capacity configs/capacity.toml --vary catalog.num_tables=1,10,20 --master spark://host:7077 --ship`
 
     `endive capacity --from s3://bucket/lake --sweep published`
     """
@@ -99,7 +102,9 @@ def capacity(
     if saved is not None:
         _show_saved(saved, sweep, endpoint, success, as_json)
         return
-    with _spread(master) as spread:
+    if master is None and (settings or ship):
+        raise ConfigurationError("capacity", ["--conf and --ship are for Spark: give --master"])
+    with _spread(master, settings or (), ship) as spread:
         results = find_capacity(
             str(file),
             success,
@@ -137,18 +142,20 @@ def _show(results: CapacityResults, as_table: bool) -> None:
 
 
 @contextmanager
-def _spread(master: str | None) -> Iterator[Spread | None]:
+def _spread(master: str | None, settings: Sequence[str], ship: bool) -> Iterator[Spread | None]:
     """Provide the way to run searches: on Spark, or None for the threads of this machine."""
     if master is None:
         yield None
         return
     with naming_extra("sweep"):
-        from endive.pipeline.searching import on_spark  # noqa: PLC0415 - Spark is an extra
+        from endive.cli.sweep import spark_settings  # noqa: PLC0415 - Spark is an extra
+        from endive.pipeline.searching import on_spark  # noqa: PLC0415
         from endive.pipeline.sweep import LIGHT  # noqa: PLC0415
         from endive.spark.session import spark_session  # noqa: PLC0415
 
+    chosen = {**LIGHT, **spark_settings(settings)}
     errors.print("starting Spark", markup=False)
-    with spark_session(master, settings=LIGHT) as spark:
+    with spark_session(master, settings=chosen, ship=ship, sources=False) as spark:
         yield on_spark(spark)
 
 

@@ -24,6 +24,15 @@ Overrides = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 
+MASTERS = "`local[4]`, or a cluster: `spark://host:7077`, `yarn`, `k8s://https://host:443`"
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, such as `spark.speculation=true`; repeatable."),
+]
+ShipOption = Annotated[
+    bool, typer.Option("--ship", help="Send this package to the executors; their Python needs its dependencies only.")
+]
+
 WIDTH_OF_FILES = 160
 """A pipe or a file has no width of its own; numbers must not be cut off there."""
 

@@ -11,7 +11,18 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from endive.cli.console import JsonOption, Overrides, errors, output, resumable, shown, warn
+from endive.cli.console import (
+    MASTERS,
+    JsonOption,
+    Overrides,
+    SettingsOption,
+    ShipOption,
+    errors,
+    output,
+    resumable,
+    shown,
+    warn,
+)
 from endive.errors import ConfigurationError
 from endive.pipeline.plan import Plan
 from endive.pipeline.results import HEADINGS, SweepResults, series_cells
@@ -24,7 +35,7 @@ MasterOption = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="Spark master: `local[4]`, or a cluster such as `spark://host:7077`. Default: all cores of this machine.",
+        help=f"Spark master: {MASTERS}. Default: all cores of this machine.",
     ),
 ]
 
@@ -33,11 +44,6 @@ Endpoint = Annotated[
     typer.Option(
         "--endpoint", metavar="URL", envvar="ENDIVE_ENDPOINT", help="Address of an S3-compatible server or emulator."
     ),
-]
-
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, such as `spark.speculation=true`; repeatable."),
 ]
 
 SPARK_S = 20.0
@@ -64,11 +70,8 @@ def sweep(
     ] = None,
     master: MasterOption = None,
     endpoint: Endpoint = None,
-    settings: Settings = None,
-    ship: Annotated[
-        bool,
-        typer.Option("--ship", help="Send this package to the executors; their Python needs its dependencies only."),
-    ] = False,
+    settings: SettingsOption = None,
+    ship: ShipOption = False,
     catalog: Annotated[
         str | None,
         typer.Option(
@@ -91,7 +94,7 @@ def sweep(
         ),
     ] = 0,
     clean: Annotated[
-        bool, typer.Option("--clean", help="At the end, delete what interrupted starts of the sweep have left.")
+        bool, typer.Option("--clean", help="At the end, delete the leftovers of interrupted starts of the sweep.")
     ] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
     as_json: JsonOption = False,

@@ -14,7 +14,7 @@ unless the URL sets them: one failed task would end the job."""
 REACH_TIMEOUT_S = 5.0
 """A running master answers in milliseconds."""
 
-FORMS = "write local, local[4], local[*] or spark://host:7077"
+FORMS = "write local, local[4], local[*], spark://host:7077, yarn or k8s://https://host:443"
 
 
 @dataclass(frozen=True)

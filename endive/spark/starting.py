@@ -1,4 +1,4 @@
-"""A Spark session that starts while its process does something else: Java takes seconds, of which Python needs none."""
+"""A Spark session that starts in the background while its process loads modules: Java takes seconds to start."""
 
 from contextlib import AbstractContextManager
 from threading import Thread
