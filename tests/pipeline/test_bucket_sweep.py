@@ -22,7 +22,7 @@ from tests.pipeline.cluster import standalone_cluster
 from tests.pipeline.sweeps import expected_rows, sweep_text
 from tests.pipeline.test_command import LONG
 from tests.pipeline.test_execute import present
-from tests.servers.conftest import ANY_KEYS, s3_endpoint  # noqa: F401 - a fixture
+from tests.servers.conftest import ANY_KEYS, azure_endpoint, s3_endpoint  # noqa: F401 - fixtures
 from tests.servers.refusing import Refusals, refusing_proxy
 from tests.surfaces.files import start
 
@@ -84,6 +84,24 @@ def test_a_sweep_in_a_bucket_equals_that_of_a_directory(
     assert len(far.files.read("report.html") or b"") > 100_000
     names = [{info.path.partition("/")[0] for info in results.files.list("")} for results in (far, near)]
     assert names[0] == names[1] | {"report.html"}
+
+
+def test_a_sweep_in_a_container_of_azure(tmp_path: Path, azure_endpoint: str) -> None:  # noqa: F811 - the fixture
+    (tmp_path / "few.toml").write_text(sweep_text(tables="[1]", scales="[2000, 400]", keep="transactions"))
+    plan = Plan((load_group(str(tmp_path / "few.toml")),))
+    url = "az://container/sweeps/few"
+    words = ("sweep", "few.toml", "--out", url, "--endpoint", azure_endpoint, "--master", "local[2]", "--clean")
+    for is_repeated in (False, True):
+        process = start(tmp_path, *words)
+        _, said = process.communicate(timeout=600)
+        assert process.returncode == 0, said
+        assert (f"{len(plan.runs)} runs are done already" in said) == is_repeated
+
+    far = SweepDirectory(url, azure_endpoint)
+    assert rows_in(far) == present(expected_rows(plan))
+    assert {info.path for info in far.list("transactions/")} == {far.transactions(*run) for run in plan.runs}
+    assert len(SweepResults(far).measures("runs")) == len(plan.runs)
+    assert len(far.read("report.html") or b"") > 100_000
 
 
 def test_machines_that_share_only_a_bucket(spark: SparkSession, tmp_path: Path, flaky: tuple[str, Refusals]) -> None:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -192,8 +192,44 @@ def test_sql_creates_no_table_that_could_not_be_read(spark: SparkSession, statem
         spark.sql(statement)
 
     assert spark.sql("show tables").filter("tableName = 'a'").count() == 0
+    with pytest.raises(ConfigurationError, match="CREATE TEMPORARY VIEW name USING endive"):
+        spark.newSession().sql(statement)
     register(spark)  # once more, as in another thread
     assert spark.sql("select 'create table a using endive' as words where 1 = {one}", one=1).count() == 1
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda frame, options: frame.sparkSession.catalog.createTable("a", source="endive", **options),
+        lambda frame, options: frame.sparkSession.catalog.createTable(
+            "a", source="Endive", schema=frame.schema, **options
+        ),
+        lambda frame, options: frame.write.format("endive").options(**options).saveAsTable("a"),
+        lambda frame, options: frame.write.saveAsTable("a", "endive", "append", **options),
+        lambda frame, options: frame.writeTo("a").using("endive").options(**options).create(),
+        lambda frame, options: frame.writeTo("a").using("endive").options(**options).createOrReplace(),
+    ],
+)
+def test_no_method_creates_a_table_that_could_not_be_read(
+    spark: SparkSession, lake: Lake, create: Callable[[DataFrame, dict[str, str]], object]
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"save\('db.table'\)"):
+        create(numbers(spark, 5), {"catalog": lake.url, "path": "db.t"})
+
+    assert spark.sql("show tables").filter("tableName = 'a'").count() == 0
+    assert lake.ids() == []
+
+
+def test_no_stream_creates_a_table_that_could_not_be_read(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    options = {"catalog": lake.url, "path": "db.t", "checkpointLocation": str(tmp_path / "checkpoint")}
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(ConfigurationError, match=r"save\('db.table'\)"):
+        stream.writeStream.format("endive").options(**options).toTable("a")
+    with pytest.raises(ConfigurationError, match=r"save\('db.table'\)"):
+        stream.writeStream.toTable("a", "endive", **options)
+
+    assert spark.sql("show tables").filter("tableName = 'a'").count() == 0
 
 
 def test_planners_find_pyiceberg_loaded(spark: SparkSession) -> None:

@@ -8,10 +8,8 @@ commit it. They share only pickled objects. PyIceberg is imported where it is ne
 does not load it in every session.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -25,8 +23,6 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.types import StructType
-
-from endive.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -143,43 +139,11 @@ def register(spark: SparkSession) -> None:
     `spark_session` registers it in its own thread. Spark looks for sources in the session of the calling thread: call
     this in every other thread that reads or writes.
     """
+    from endive.spark.source.refusing import refuse_created_tables  # noqa: PLC0415 - not needed in Spark's processes
+
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
     spark.dataSource.register(EndiveSource)
-    refuse_created_tables(spark)
+    refuse_created_tables()
     jvm = spark.sparkContext._gateway.jvm  # type: ignore[union-attr]
     jvm.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)
-
-
-CREATE_TABLE = re.compile(
-    r"\s*(?:create\s+(?:or\s+replace\s+)?(?:external\s+)?|replace\s+)table\b.*\busing\s+`?endive`?(?:\s|;|\(|$)",
-    re.IGNORECASE | re.DOTALL,
-)
-COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-
-
-def refuse_created_tables(spark: SparkSession) -> None:
-    """Let a session's `sql` refuse `CREATE TABLE … USING endive`.
-
-    Spark would create a table of its own catalog without a word to the data source, and pass none of its options when
-    the table is read: it could never be read.
-    """
-    run: Callable[..., Any] = spark.sql
-    if getattr(run, "refuses_created_tables", False):
-        return
-
-    @wraps(run)
-    def sql(sqlQuery: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401, N803 - Spark's name
-        if CREATE_TABLE.match(COMMENTS.sub(" ", sqlQuery)):
-            raise ConfigurationError(
-                "CREATE TABLE … USING endive",
-                [
-                    "Spark would create a table of its own catalog, which could not be read",
-                    "create the table with `endive catalog create` or PyIceberg's `create_table`, and for SQL a view: "
-                    "CREATE TEMPORARY VIEW name USING endive OPTIONS (catalog 'URL', path 'db.table')",
-                ],
-            )
-        return run(sqlQuery, *arguments, **named)
-
-    sql.refuses_created_tables = True  # type: ignore[attr-defined]
-    spark.sql = sql  # type: ignore[method-assign]
