@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertCreate
@@ -103,6 +104,19 @@ def test_a_mark_on_an_existing_table_is_a_finding(kv: KVCatalog, table: Table, s
 
 
 # The same table again.
+
+
+def test_a_registered_table_replaces_one_of_its_name_if_that_is_asked_for(catalog: EndiveCatalog, table: Table) -> None:
+    first = table.metadata_location
+    table.refresh().append(numbers(9))
+
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.register_table(NAME, first)
+    again = catalog.register_table(NAME, first, overwrite=True)
+
+    assert again.metadata_location == first
+    assert sorted(catalog.load_table(NAME).scan().to_arrow()["n"].to_pylist()) == [0, 1, 2, 3]
+    assert catalog.kv.check() == []
 
 
 def test_a_table_that_is_registered_again_has_nothing_of_its_former_life(

@@ -200,10 +200,8 @@ class EndiveCatalog(CatalogWithStagedTables):
         return StagedTable(name, metadata, metadata_location, io, self)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
-        if overwrite:
-            raise NotImplementedError("`overwrite` isn't supported: drop the table, then register it")
         with _as_pyiceberg():
-            return self._table(self.kv.register_table(_table_to_create(identifier), metadata_location))
+            return self._table(self.kv.register_table(_table_to_create(identifier), metadata_location, overwrite))
 
     def load_table(self, identifier: str | Identifier) -> Table:
         with _as_pyiceberg():
