@@ -15,6 +15,7 @@ EXTRA_OF = {
     "jwt": "server",
     "msgspec": "server",
     "numba": "sim",
+    "opentelemetry": "otel",
     "pandas": "sim",
     "psycopg": "postgresql",
     "pymysql": "mysql",

@@ -1,6 +1,7 @@
 """`endive serve`: Iceberg's REST catalog."""
 
 import logging
+import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from endive.catalog import KVCatalog
 from endive.cli.catalog.arguments import Endpoint, Properties, as_typed, reach, require_lasting
 from endive.cli.console import errors, output, warn
 from endive.cli.serve_file import file_settings, read_file
+from endive.cli.serve_traces import opened_tracing
 from endive.errors import ConfigurationError
 from endive.logs import LogForm, show_logs
 from endive.server.access import Callers, new_token
@@ -128,6 +130,14 @@ def serve(
             help="Append which caller changed what, or was refused: a JSON object a line.",
         ),
     ] = None,
+    traces: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="ENDIVE_TRACES",
+            help="Send traces by OTLP over HTTP to this collector; `OTEL_…` variables configure the rest.",
+        ),
+    ] = None,
     endpoint: Endpoint = None,
     properties: Properties = None,
 ) -> None:
@@ -162,7 +172,10 @@ def serve(
         )
         application = Application(catalogs, known, delegation=delegation)
         application.warm_up()
-        asgi = Asgi(application, Limits(threads=threads))
+        tracing = opened_tracing(traces, "http" if tls_certificate is None else "https")
+        if tracing is not None:
+            stack.enter_context(tracing)
+        asgi = Asgi(application, Limits(threads=threads), tracing.answered if tracing is not None else None)
         if webhook is not None:
             stack.enter_context(_webhook(webhook, webhook_secret, catalogs)).start()
         listening = stack.enter_context(listen(host, port))
@@ -178,8 +191,10 @@ def serve(
         if known is None:
             warn(("no authentication: every process on this machine may read and change everything",))
         errors.print(f"listening on {address}; Ctrl-C ends it", soft_wrap=True)
+        stack.callback(asgi.close)
+        # uvicorn drains, and raises the signal again: without a handler it would end the process with catalogs open.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         server.run(sockets=[listening])
-        asgi.close()
 
 
 def _webhook(url: str, secret: Path | None, catalogs: dict[str, KVCatalog]) -> Webhook:

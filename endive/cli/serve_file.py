@@ -32,6 +32,7 @@ KEYS: dict[str, tuple[str, type]] = {
     "webhook": ("webhook", str),
     "webhook-secret": ("webhook_secret", Path),
     "audit-log": ("audit_log", Path),
+    "traces": ("traces", str),
     "endpoint": ("endpoint", str),
 }
 """Keys of a file: the options' names, with the parameters of the command and the types of their values."""

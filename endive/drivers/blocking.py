@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -35,6 +36,8 @@ from endive.protocol.requests import (
 __all__ = ["BlockingDriver", "RequestCounter", "random_id", "unix_ms"]
 
 T = TypeVar("T")
+OnCreate = Callable[[str, float, float], None]
+"""Called after a request to create an object, with its path and the beginning and end of the request in seconds."""
 log = logging.getLogger(__name__)
 
 PAUSES_MS = (50.0, 100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0)
@@ -116,9 +119,20 @@ class BlockingDriver:
             sibling.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def run(self, steps: Steps[T]) -> T:
-        """Answer a protocol until it returns or raises."""
-        return drive(steps, self._answer_in_turn)
+    def run(self, steps: Steps[T], on_create: OnCreate | None = None) -> T:
+        """Answer a protocol until it returns or raises; `on_create` is called after each creation."""
+        if on_create is None:
+            return drive(steps, self._answer_in_turn)
+        return drive(steps, partial(self._answer_timed, on_create))
+
+    def _answer_timed(self, on_create: OnCreate, request: Request[Any]) -> Any:  # noqa: ANN401 - as above
+        if not isinstance(request, PutIfAbsent):
+            return self._answer_in_turn(request)
+        began_s = time.monotonic()
+        try:
+            return self._answer_in_turn(request)
+        finally:
+            on_create(request.path, began_s, time.monotonic())
 
     def _answer_in_turn(self, request: Request[Any]) -> Any:  # noqa: ANN401 - the reply's type is the request's
         if not isinstance(request, _LOCAL):

@@ -75,6 +75,11 @@ class Exchange:
         self.finished(own, Decided(self._writer.helper.name, ()))
 
     @property
+    def process(self) -> str:
+        """The name of this process in the results of what it carries out."""
+        return self._writer.helper.name
+
+    @property
     def is_shared(self) -> bool:
         """Whether this process writes beside others, as far as it knows: no epoch is its own."""
         return not self._writer.state.own_epoch

@@ -17,15 +17,16 @@ batches is that share of a commit's time.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from threading import Condition, Lock, Thread, current_thread, get_ident
+from threading import Condition, Lock, Thread, current_thread
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from endive.errors import EndiveError, StoreClosedError
-from endive.kv.commit_times import CommitTimes
+from endive.kv.commit_times import BatchTimes, CommitTimes
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline, Written
 from endive.kv.transaction import Outcome, TransactionFunction
+from endive.stages import recorded_stages
 
 T = TypeVar("T")
 
@@ -42,13 +43,15 @@ RETRY_LINGER_BATCHES = 8
 class Result(Generic[T]):
     """The outcome of a function, for the thread that waits for it. A `Future` costs five times as much."""
 
-    __slots__ = ("_known", "_outcome", "submitted_s")
+    __slots__ = ("_known", "_outcome", "submitted_s", "times")
 
     def __init__(self) -> None:
         self._known = Lock()
         self._known.acquire()
         self._outcome = Outcome()
         self.submitted_s = monotonic()
+        self.times: BatchTimes | None = None
+        """Of the batch that it is in."""
 
     def give(self, outcome: Outcome) -> None:
         """Let the waiting thread continue."""
@@ -58,6 +61,9 @@ class Result(Generic[T]):
     def wait(self) -> T:
         """Return what the function returned, or raise what it raised, once that is known."""
         with self._known:
+            recorded = recorded_stages()
+            if recorded is not None and self.times is not None:
+                recorded.extend(self.times.stages(self.submitted_s, monotonic()))
             if self._outcome.error is not None:
                 raise self._outcome.error
             value: T = self._outcome.value
@@ -95,8 +101,6 @@ class GroupCommit:
         self.batches = 0
         self.functions = 0
         self.times = CommitTimes()
-        self._computed_s: dict[int, float] = {}
-        """When the batch of a thread was computed."""
         names = (f"endive-commit-{number}" for number in range(pipeline.parallel_writes))
         self._threads = [Thread(target=self._run, name=name, daemon=True) for name in names]
 
@@ -221,7 +225,6 @@ class GroupCommit:
 
     def computed(self) -> None:
         """Let the next batch be computed."""
-        self._computed_s.setdefault(get_ident(), monotonic())
         self.pipeline.computed()
         if self.pipeline.can_take():
             self.changed.notify_all()
@@ -254,14 +257,14 @@ class GroupCommit:
             self._lead(batch)
 
     def _lead(self, batch: Batch) -> None:
-        started_s = monotonic()
-        self._computed_s.pop(get_ident(), None)
+        batch.times = times = BatchTimes(len(batch.functions), monotonic())
+        results = [one for _, one in batch.functions if isinstance(one, Result)]
+        for one in results:
+            one.times = times
         self._commit(batch)
-        ended_s = monotonic()
-        took_s = ended_s - started_s
-        computed_s = self._computed_s.pop(get_ident(), ended_s)
-        waits = [started_s - one.submitted_s for _, one in batch.functions if isinstance(one, Result)]
-        self.times.add(waits, computed_s - started_s, ended_s - computed_s)
+        took_s = monotonic() - times.taken_s
+        put_s = times.put_s
+        self.times.add((times.taken_s - one.submitted_s for one in results), took_s - put_s, put_s)
         with self.changed:
             self._commit_s = took_s if not self._commit_s else 0.7 * self._commit_s + 0.3 * took_s
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from endive.errors import EndiveError
+from endive.kv.commit_times import BatchTimes
 from endive.kv.log.committing import Prepared
 from endive.kv.log.state import StoreState
 from endive.kv.procedures import Call
@@ -60,6 +61,8 @@ class Batch:
     after: StoreState | None = None
     """The state when it is durable."""
     is_landed: bool = False
+    times: BatchTimes = field(default_factory=BatchTimes)
+    """When it was taken, and its WAL entry written."""
 
     @property
     def is_empty(self) -> bool:

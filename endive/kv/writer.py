@@ -115,13 +115,14 @@ class Writer:
     def commit(self, batch: Batch) -> None:
         """Commit a batch that was taken, and answer its callers. Errors go to them."""
         is_computed = False
+        batch.times.carried_out_by = self.helper.name
         try:
             prepared = self._computed(batch)
             is_computed = True
             with self.group.changed:
                 self.group.computed()
             if prepared is not None and prepared.entry is not None:
-                self._driver.run(append_exclusive(prepared.before, prepared.entry))
+                self._driver.run(append_exclusive(prepared.before, prepared.entry), batch.times.created)
                 self._landed(batch)
         except EndiveError as error:
             self._failed(batch, error)
@@ -248,10 +249,12 @@ class Writer:
         must_race, self._must_race = self._must_race, False
         recorded: Recorded | None = None
         if batch.calls and size_of(batch.calls) <= INTENTION_BYTES_MAX:
-            committed = self._driver.run(self._commit_calls(state, batch.calls, self._hints(state)))
+            committed = self._commit_calls(batch, state, batch.calls, self._hints(state))
         else:
             committed, recorded = self._commit_functions(batch, state, must_race)
         self._learn_from(committed, started_s)
+        if committed.decided is not None:
+            batch.times.carried_out_by = committed.decided.by
         if recorded is not None:
             committed = self._accepted(batch, committed, recorded)
         self._finished(batch, committed)
@@ -282,7 +285,7 @@ class Writer:
         if recorded is None:
             return self._race(batch, state, ATTEMPTS_MAX), None
         company = replace(hints, is_busy=True, is_last=False)
-        return self._driver.run(self._commit_calls(state, recorded.calls, company)), recorded
+        return self._commit_calls(batch, state, recorded.calls, company), recorded
 
     def _commit_as_guest(
         self, batch: Batch, state: StoreState, hints: Hints
@@ -290,7 +293,7 @@ class Writer:
         """Let the exclusive writer elsewhere carry out a batch; None: only this process can commit it."""
         recorded = self._recorded(batch, state)
         if recorded is not None:
-            return self._driver.run(self._commit_calls(state, recorded.calls, hints)), recorded
+            return self._commit_calls(batch, state, recorded.calls, hints), recorded
         guest = read_as_guest(state, batch.transactions, self._cache)
         committed = None if batch.rows else self._driver.run(guest)
         return None if committed is None else (committed, None)
@@ -298,8 +301,10 @@ class Writer:
     def _hints(self, state: StoreState) -> Hints:
         return self.helper.hints(is_last=state.wal_end == self._own_entry_last)
 
-    def _commit_calls(self, state: StoreState, calls: tuple[Call, ...], hints: Hints) -> Steps[Committed]:
-        return commit_calls(state, calls, self._cache, hints, self.helper.name, self.helper.known, REFRESHES_MAX)
+    def _commit_calls(self, batch: Batch, state: StoreState, calls: tuple[Call, ...], hints: Hints) -> Committed:
+        by, known = self.helper.name, self.helper.known
+        steps = commit_calls(state, calls, self._cache, hints, by, known, REFRESHES_MAX)
+        return self._driver.run(steps, batch.times.created)
 
     def _recorded(self, batch: Batch, state: StoreState) -> Recorded | None:
         """Return the functions and rows of a batch as calls; None: only this process can commit them."""
@@ -320,12 +325,12 @@ class Writer:
         """Commit transaction functions in this process."""
         functions = batch.transactions
         try:
-            return self._driver.run(self._commit_batch(state, functions, batch.rows, races_max))
+            return self._driver.run(self._commit_batch(state, functions, batch.rows, races_max), batch.times.created)
         except ExclusiveWriterError:  # nothing was written: take the store
             state = self._writable(create=False)
             self._must_open = self._was_fenced = False
             self.learn(state)
-            return self._driver.run(self._commit_batch(state, functions, batch.rows))
+            return self._driver.run(self._commit_batch(state, functions, batch.rows), batch.times.created)
 
     def _commit_batch(
         self,

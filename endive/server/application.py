@@ -17,6 +17,7 @@ from endive.server.configuration import configuration
 from endive.server.errors import HttpError, as_http
 from endive.server.http import Request, Response, error_response, json_response
 from endive.server.metrics import MEDIA_TYPE, OTHER, Metrics
+from endive.server.operation_stage import report_operation
 from endive.server.page import is_of_page, page_file
 from endive.server.routes import ROOTS, Call, Handler, Route, Router, refused
 from endive.server.storage.delegation import NO_DELEGATION, Delegation
@@ -165,6 +166,7 @@ class Application:
         self.metrics.count(operation, response.status, perf_counter() - began_s)
         call, changes = (None, False) if found is None else (found.call, found.changes)
         audit.record(operation, call, request, response, changes)
+        report_operation(operation, call)
         return response if call is None else replace(response, caller=call.guard.principal.name)
 
     def _find(self, request: Request) -> "_Found":

@@ -52,11 +52,21 @@ ONCE = (b"authorization", b"host", b"idempotency-key", b"origin")
 """Headers that decide what a request may do. A proxy in front might look at one, and the server at another."""
 
 
-class Asgi:
-    """The ASGI application."""
+Around = Callable[[Callable[[Request], Response], Request, float], Response]
+"""Answers a request by the function that it gets, such as `Tracing.answered`; the number: when the request came."""
 
-    def __init__(self, application: Application, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+
+class Asgi:
+    """The ASGI application. `around`: answers each request in its thread, by the application."""
+
+    def __init__(
+        self,
+        application: Application,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        around: Around | None = None,
+    ) -> None:
         self._application = application
+        self._around = around
         self._limits = limits
         self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="endive-request")
         self._in_progress = 0
@@ -128,6 +138,8 @@ class Asgi:
     def _answer(self, request: Request, queued_s: float) -> Response:
         if monotonic() - queued_s > self._limits.waiting_timeout_s:
             raise try_again("The request waited too long for a thread; nothing was done")
+        if self._around is not None:
+            return self._around(self._application.answer, request, queued_s)
         return self._application.answer(request)
 
 

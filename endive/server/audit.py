@@ -31,12 +31,17 @@ def record(operation: str, call: Call | None, request: Request, response: Respon
         "principal": call.guard.principal.name if call is not None else "",
         "operation": operation,
         "path": request.path,
-        "on": ", ".join(map(_escaped, call.guard.touched[:NAMES_MAX])) if call is not None else "",
+        "on": touched_names(call) if call is not None else "",
         "commit_id": request.headers.get("idempotency-key", ""),
         "status": response.status,
     }
     event = "refused" if is_refused else "changed" if response.status < 400 else "not_changed"
     log_event(audit, event, logging.INFO, **facts)
+
+
+def touched_names(call: Call) -> str:
+    """Return the namespaces, tables and views that a request names."""
+    return ", ".join(map(_escaped, call.guard.touched[:NAMES_MAX]))
 
 
 def _escaped(name: Identifier) -> str:

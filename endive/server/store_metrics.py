@@ -38,7 +38,9 @@ def store_lines(warehouses: Mapping[str, KVCatalog]) -> Iterator[str]:
                 kind = key.removeprefix("requests_")
                 yield f'endive_store_requests_total{{warehouse="{name}",kind="{kind}"}} {count}'
     yield from _head(
-        "endive_commit_stage_seconds", "Time of commits: waiting for a batch, its work, the PUT.", "histogram"
+        "endive_commit_stage_seconds",
+        "Time of commits: waiting for a batch, PUT of its WAL entry, all other work.",
+        "histogram",
     )
     stages = {name: store.commit_times.stages() for name, store in stores.items()}
     for name, found_stages in stages.items():

@@ -38,7 +38,7 @@ def test_it_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
             except OSError:
                 time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) in (0, -signal.SIGTERM)
+        assert process.wait(30) == 0  # its catalogs are closed
     assert any("no authentication" in line for line in lines)
 
 

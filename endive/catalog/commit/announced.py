@@ -52,6 +52,7 @@ from endive.kv.log.intentions import FAILED, INTENTION_BYTES_MAX, TOPIC_DIGITS, 
 from endive.kv.log.topics import AlreadyDecided, Verdict
 from endive.kv.procedures import Call
 from endive.protocol.requests import Steps
+from endive.stages import stage
 
 ROUNDS_MAX = 100
 LEADS_MAX = 10
@@ -138,7 +139,9 @@ class AnnouncedCommits:
         topic = topic_of_table(identifier)
         own = self._exchange.announce(topic, calls)
         try:
-            self._see_through(topic, own, queue, Taken(own.name, list(group)), identifier)
+            with stage("commit.announced") as facts:
+                taken = Taken(own.name, list(group))
+                facts["commit.carried_out_by"] = self._see_through(topic, own, queue, taken, identifier)
         except OutcomeUnknownError:
             raise
         except Exception as error:
@@ -163,8 +166,8 @@ class AnnouncedCommits:
         }
         return PortableChange(one.change, one.commit_id, self._files.mode, lists)
 
-    def _see_through(self, topic: str, own: Intention, queue: TableQueue, taken: Taken, identifier: Identifier) -> None:
-        """Wait until an own intention is decided, and lead if others do not."""
+    def _see_through(self, topic: str, own: Intention, queue: TableQueue, taken: Taken, identifier: Identifier) -> str:
+        """Wait until an own intention is decided, and lead if others do not; return which process has led."""
         self._exchange.refresh()
         ahead: tuple[str, ...] | None = None
         due_s, is_guest = 0.0, False
@@ -172,7 +175,7 @@ class AnnouncedCommits:
             decided = self._exchange.result(own)
             if decided is not None:
                 self._answer(own, taken.waiting, decided, queue)
-                return
+                return decided.by
             if self._exchange.is_exclusive_elsewhere and not is_guest:
                 is_guest = True  # once: then it is claimed
                 self._exchange.await_exclusive(own)
@@ -188,7 +191,7 @@ class AnnouncedCommits:
             self._lead(topic, identifier, queue, taken)
             if all(one.is_answered for one in taken.waiting):
                 self._exchange.forget(own)
-                return
+                return self._exchange.process
             ahead = None
         raise OutcomeUnknownError(own.path)
 

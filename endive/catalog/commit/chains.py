@@ -12,6 +12,7 @@ that has certainly failed, and those of changes with an error in any case.
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
@@ -170,7 +171,7 @@ class Chains:
     def _at_once(self, tasks: Sequence[Callable[[], None]]) -> None:
         if len(tasks) <= 1:
             return tasks[0]() if tasks else None
-        futures = [self._writers.submit(task) for task in tasks]
+        futures = [self._writers.submit(copy_context().run, task) for task in tasks]
         wait(futures)  # all of them, so that no file is written after it was deleted
         for future in futures:
             future.result()

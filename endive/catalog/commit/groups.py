@@ -9,7 +9,8 @@ them led a group of its own, the others would wait for it. So a group waits for 
 answered last, at most for a share of the time that the last group took; and less often if waiting has not helped.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from threading import Condition, Lock
@@ -25,6 +26,7 @@ from endive.catalog.commit.decision import WritesFileFirst
 from endive.catalog.commit.rebase import KnownLists
 from endive.catalog.model.catalog_records import CommitRecord
 from endive.catalog.model.names import Identifier
+from endive.stages import Stage, recorded_stages, recording
 
 LINGER_SHARE = 0.2
 """Of the time that the last group took: how long the next one waits for commits at most."""
@@ -71,7 +73,7 @@ class GroupResult:
 class Waiting:
     """A commit that waits for its group."""
 
-    __slots__ = ("change", "commit_id", "committed", "error", "writes_file_first")
+    __slots__ = ("arrived_s", "change", "commit_id", "committed", "error", "stages", "writes_file_first")
 
     def __init__(self, change: TableChange, commit_id: str, writes_file_first: WritesFileFirst | None = None) -> None:
         self.change = change
@@ -80,6 +82,9 @@ class Waiting:
         """Of the process that made the change, if it is another one."""
         self.committed: GroupResult | None = None
         self.error: BaseException | None = None
+        self.stages = recorded_stages()
+        """Gets the stages of its commit, which another thread may lead; None: nobody wants to know."""
+        self.arrived_s = monotonic() if self.stages is not None else 0.0
 
     @property
     def is_answered(self) -> bool:
@@ -151,7 +156,8 @@ class TableQueue:
                 self._linger()
                 group, self.waiting = _next_group(self.waiting)
             started_s = monotonic()
-            lead(self, group)
+            with _reported(group, started_s):
+                lead(self, group)
         finally:
             with self.changed:
                 self.waiting[:0] = [one for one in group if not one.is_answered]
@@ -170,6 +176,22 @@ class TableQueue:
         while len(self.waiting) < self._expected and (left_s := end_s - monotonic()) > 0:
             self.arrived.wait(left_s)
         self._in_vain = 0 if len(self.waiting) > before else self._in_vain + 1
+
+
+@contextmanager
+def _reported(group: Sequence[Waiting], started_s: float) -> Iterator[None]:
+    """Report what the leader does as the stages of every member that is recorded."""
+    recorded = [(one.stages, one.arrived_s) for one in group if one.stages is not None]
+    if not recorded:
+        yield
+        return
+    with recording() as stages:
+        try:
+            yield
+        finally:
+            for into, arrived_s in recorded:
+                into.append(Stage("commit.queue", arrived_s, started_s, {"commit.group.size": len(group)}))
+                into.extend(stages)
 
 
 def _next_group(waiting: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting]]:

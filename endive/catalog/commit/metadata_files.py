@@ -28,6 +28,7 @@ from endive.catalog.model.metadata_json import metadata_json
 from endive.catalog.operations.table_rows import TableView
 from endive.catalog.settings import BACKGROUND, BEFORE, METADATA_JSON
 from endive.errors import AtCheckpointError, ConfigurationError, EndiveError
+from endive.stages import stage
 
 IO_MAX = 64
 """FileIO objects that are kept from commit to commit, by scheme and properties: they hold connections."""
@@ -119,7 +120,8 @@ class MetadataFiles:
         # Past PyIceberg's own method, which refuses tables of format 3.
         body = metadata_json(metadata, exclude_none=not _says_no_snapshot())
         compress = Compressor.get_compressor(location).bytes_compressor()
-        with self.io(location, metadata.properties).new_output(location).create(overwrite=True) as stream:
+        output = self.io(location, metadata.properties).new_output(location)
+        with stage("commit.metadata_file"), output.create(overwrite=True) as stream:
             stream.write(compress(body))
 
     # Files beside their records.

@@ -34,6 +34,7 @@ from endive.catalog.commit.manifests import (
     write_added,
     write_body,
 )
+from endive.stages import stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,8 @@ def rebase(
 def write_lists(io: FileIO, lists: Sequence[NewList]) -> None:
     """Write manifest lists."""
     for one in lists:
-        write_body(io, one.location, one.body)
+        with stage("commit.manifest_list"):
+            write_body(io, one.location, one.body)
 
 
 def _moved(old: Snapshot, parent: Snapshot | None, manifest_list: str, sequence_number: int, now_ms: int) -> Snapshot:
