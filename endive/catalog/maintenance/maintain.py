@@ -81,6 +81,12 @@ class TableMaintenance:
     manifests_before: int = 0
     manifests_after: int = 0
     """Manifests of the current snapshot; both 0 if they were not rewritten."""
+    data_files_before: int = 0
+    data_files_after: int = 0
+    """Data files that an engine has compacted, and those that replace them; both 0 if the engine was not asked."""
+    delete_files_before: int = 0
+    delete_files_after: int = 0
+    """The same for position delete files."""
     skipped: str = ""
     """Why its files were left alone."""
     error: str = ""
