@@ -9,7 +9,11 @@ a few numbers, exact, and the same in both engines.
   waits, and has its turn when it next asks; after `wait_max_ms` it gives up. Hive's metastore queues locks in this way:
   a later request does not overtake an earlier one that has not asked again yet.
 * **Group commit.** Commits that arrive while `batches` batches are being written wait for the next one, and are decided
-  together when that is written. Batches end in the order in which they begin.
+  together when that is written. Batches end in the order in which they begin. A process prepares one commit after the
+  other, for `prepare_ms` each, before they can join a batch.
+* **Helping.** Group commit of several processes on one log. A process that finds the log idle creates an entry and
+  lists the bucket. If an entry is under way, it announces its commit by a write, and joins the next entry that begins
+  after that; the process that creates this one lists, reads and creates, and the owner's next look finds the result.
 """
 
 from bisect import bisect_left
@@ -19,6 +23,12 @@ from functools import cached_property
 from itertools import accumulate
 
 from endive.timing import to_ticks
+
+SERVER_ROWS = ("work", "work_read", "work_write")
+"""Latencies of a server's work for one commit: its own, and those of the table metadata that it reads and writes.
+
+Where processes help each other: creating an entry of the log, reading or listing, and announcing a commit.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,21 @@ class Station:
     """A commit that lost against commits that do not overlap is served again, so many times."""
     serves: bool = False
     """There is a server at all."""
+    prepare_ms: float = 0.0
+    """Time of the process for each commit of a batch, one after the other."""
+    helping: bool = False
+    """Batches are entries of a log that processes share."""
+
+    def entry_rows(self, is_announced: bool) -> tuple[str, ...]:
+        """Return the requests that write a batch: processes that help each other also list, and read announcements."""
+        if not self.helping:
+            return SERVER_ROWS
+        return ("work", "work_read", "work_read") if is_announced else ("work", "work_read")
+
+    @cached_property
+    def prepare_ticks(self) -> int:
+        """Ticks of the process for each commit of a batch."""
+        return to_ticks(self.prepare_ms)
 
     @cached_property
     def polls(self) -> tuple[int, ...]:
@@ -97,13 +122,28 @@ class Batches:
     """When the last batch begins: until then, commits join it."""
     ends_at: list[int] = field(default_factory=list)
     """When the last `batches` batches end, oldest first."""
+    prepared_at: int = 0
+    """When the last commit is prepared."""
+    written: int = 0
+    announced: int = 0
+    """Commits that a process announced because an entry was under way."""
 
-    def enter(self, station: Station, now: int, work: Callable[[], int]) -> int:
-        """Join the batch that has not begun, or open one; return the ticks until it is written."""
+    def enter(self, station: Station, now: int, draw: Callable[[str], int]) -> int:
+        """Join the batch that has not begun, or open one; return the ticks until it is written.
+
+        `draw` returns the ticks of one request: a row of `SERVER_ROWS`.
+        """
         if not self.ends_at:
             self.ends_at = [0] * station.batches
-        if now >= self.starts_at:
-            self.starts_at = max(now, self.ends_at[0])
-            end = max(self.ends_at[-1], self.starts_at + work())
-            self.ends_at = [*self.ends_at[1:], end]
-        return self.ends_at[-1] - now
+        is_announced = station.helping and now < self.ends_at[-1]
+        ready = self.prepared_at = max(now, self.prepared_at) + station.prepare_ticks
+        look = 0
+        if is_announced:
+            self.announced += 1
+            ready, look = ready + draw("work_write"), draw("work_read")
+        if ready >= self.starts_at:
+            self.written += 1
+            self.starts_at = max(ready, self.ends_at[0])
+            end = self.starts_at + sum(draw(row) for row in station.entry_rows(is_announced))
+            self.ends_at = [*self.ends_at[1:], max(self.ends_at[-1], end)]
+        return self.ends_at[-1] + look - now

@@ -32,7 +32,7 @@ from endive.sim.latency import (
     UniformLatency,
 )
 from endive.sim.limits import TICKS_PER_S, ClientRetries, Contention, PrefixLimit, RateLimit
-from endive.sim.station import Batches, Queue, Station
+from endive.sim.station import SERVER_ROWS, Batches, Queue, Station
 from endive.sim.sums import terms_ticks, total_ticks
 from endive.timing import Latency, to_ms, to_ticks, together
 
@@ -60,9 +60,6 @@ Trust = Literal["checked", "partly", "unchecked"]
 
 APPENDS = ("append", "tail_append")
 """Appends at an offset, and wherever the object ends."""
-
-SERVER_ROWS = ("work", "work_read", "work_write")
-"""Latencies of a server's work for one commit: its own, and those of the table metadata that it reads and writes."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class ObjectTable:
     clock: Callable[[], int] | None = None
     """Returns the present tick; set by the simulation. None: there is no time, and limits do not apply."""
     counters: Counter[str] = field(default_factory=Counter)
-    """Throttled requests, and commits that gave up waiting for their turn."""
+    """Throttled requests, commits that gave up waiting for their turn, batches and announced commits."""
     queues: dict[str, Queue] = field(default_factory=dict)
     """Workers of the server, by object; all commits share one unless the server has workers for each table."""
     batches: Batches = field(default_factory=Batches)
@@ -117,13 +114,18 @@ class ObjectTable:
         if limit.interval_ticks and self.clock is not None:
             self.full_at[key] = limit.after(self.full_at[key], self.clock(), landed)
 
-    def enter(self, key: str, station: Station, work: Callable[[], int]) -> int:
-        """Enter the server's station now; return the ticks until the end of the service, or -1: it gives up."""
+    def enter(self, key: str, station: Station, draw: Callable[[str], int]) -> int:
+        """Enter the server's station now; return the ticks until the end of the service, or -1: it gives up.
+
+        `draw` returns the ticks of one of `SERVER_ROWS`.
+        """
         now = self.clock() if self.clock else 0
         if station.batches:
-            return self.batches.enter(station, now, work)
+            ticks = self.batches.enter(station, now, draw)
+            self.counters["batches"], self.counters["announced_commits"] = self.batches.written, self.batches.announced
+            return ticks
         queue = self.queues.setdefault(key if station.per_table else "", Queue())
-        ticks = queue.enter(station, now, work)
+        ticks = queue.enter(station, now, lambda: sum(draw(name) for name in SERVER_ROWS))
         self.counters["lock_timeouts"] += ticks < 0
         return ticks
 
@@ -443,10 +445,10 @@ class ProfiledProvider(StorageProvider):
                 return outcome, total_ticks
         return False, total_ticks
 
-    def _work_ticks(self) -> int:
-        """Draw how long the server works for one commit."""
-        rows = [row for name in SERVER_ROWS if (row := self._profile.latencies.get(name))]
-        return sum(row.quantile.ticks_at(self._rng.random()) for row in rows)
+    def _work_ticks(self, name: str) -> int:
+        """Draw one part of the server's work, if it has that part."""
+        row = self._profile.latencies.get(name)
+        return row.quantile.ticks_at(self._rng.random()) if row else 0
 
     def _send(self, operation: str, key: str, size_bytes: int) -> tuple[dict[bool, int], int]:
         """Send a conditional request. Return its latency by outcome, and when it is decided."""

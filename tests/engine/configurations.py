@@ -6,6 +6,8 @@ from typing import Any
 
 import tomli_w
 
+from endive.sim.config.catalogs import load_presets
+
 Draw = random.Random
 
 
@@ -153,7 +155,9 @@ def _catalog(draw: Draw, tables: int) -> tuple[dict[str, Any], int]:
         catalog["service"] = _service(draw)
         if draw.random() < 0.3:
             del catalog["type"]
-            catalog["preset"] = draw.choice(["object", "hadoop", "hive", "glue", "rest", "endive", "endive-shared"])
+            catalog["preset"] = draw.choice(list(load_presets()))
+            if load_presets()[catalog["preset"]].service.helping:
+                catalog["service"] |= {"writes_metadata": False}
     if catalog.get("type") == "instant":
         catalog["latency_ms"] = draw.choice([0.0, 1.0, 7.5])
     if draw.random() < 0.5:
@@ -190,14 +194,16 @@ def _service(draw: Draw) -> dict[str, Any]:
             {"workers": draw.choice([1, 3])},
             {"workers": 1, "per_table": True, "poll_ms": 20.0, "poll_multiplier": 1.5, "poll_max_ms": 300.0},
             {"workers": 2, "per_table": True, "wait_max_ms": 100.0},
-            {"batches": draw.choice([1, 3])},
+            {"batches": draw.choice([1, 3]), "prepare_ms": draw.choice([0.0, 2.5])},
+            {"batches": draw.choice([1, 2]), "helping": True},
         ]
     )
     if "poll_ms" in service:
         service["wait_max_ms"] = draw.choice([200.0, 5_000.0])
     if draw.random() < 0.3:
         service |= {"requests_per_s": draw.choice([0.5, 5.0]), "burst": draw.choice([1.0, 4.0]), "client": "aws-cpp"}
-    return service | {"retries": draw.choice([0, 2]), "writes_metadata": draw.random() < 0.3}
+    writes_metadata = draw.random() < 0.3 and "helping" not in service
+    return service | {"retries": draw.choice([0, 2]), "writes_metadata": writes_metadata}
 
 
 def _selection(draw: Draw, most: int) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """Catalogs with a server against exact models: M/M/c, a lock that is polled, group commit, a rate limit, retries."""
 
 import math
+from collections.abc import Callable
+from itertools import cycle
 
 import numpy as np
 import pytest
 
-from endive.sim.config.catalogs import load_presets
+from endive.sim.config.catalogs import PresetSection, ServiceSection, load_presets
 from endive.sim.config.configuration import parse_configuration
 from endive.sim.engines import simulate
 from endive.sim.results.statistics import RunResult
@@ -93,15 +95,22 @@ def test_locks_of_different_tables_do_not_hinder_each_other() -> None:
     assert waits_ms(many).mean() < 110 < waits_ms(one).mean()
 
 
+def _only_work(*ticks: int) -> Callable[[str], int]:
+    """Return how long each batch takes to write, in turn and then over again, without reads and writes of files."""
+    works = cycle(ticks)
+    return lambda row: next(works) if row == "work" else 0
+
+
 def test_commits_that_arrive_during_a_batch_share_the_next_one() -> None:
     rules, batches = Station(batches=1, serves=True), Batches()
-    ends = [now + batches.enter(rules, now, lambda: 100) for now in (0, 10, 60, 99, 150, 205)]
+    ends = [now + batches.enter(rules, now, _only_work(100)) for now in (0, 10, 60, 99, 150, 205)]
     assert ends == [100, 200, 200, 200, 300, 400]
 
 
 def test_two_batches_at_a_time_end_in_order() -> None:
-    rules, batches, works = Station(batches=2, serves=True), Batches(), iter([100, 20, 50])
-    ends = [now + batches.enter(rules, now, lambda: next(works)) for now in (0, 10, 30)]
+    rules, batches = Station(batches=2, serves=True), Batches()
+    draw = _only_work(100, 20, 50)
+    ends = [now + batches.enter(rules, now, draw) for now in (0, 10, 30)]
     assert ends == [100, 100, 150]  # the second is written at 30, but counts only after the first
 
 
@@ -127,7 +136,7 @@ def test_the_server_retries_commits_that_lost_without_overlap() -> None:
 
 
 @pytest.mark.parametrize("name", load_presets())
-def test_a_preset_runs_alike_on_both_engines_and_its_values_have_sources(name: str) -> None:
+def test_a_preset_runs_alike_on_both_engines(name: str) -> None:
     text = f"""
         simulation.duration_ms = 60_000
         storage = {{ provider = "s3", profiles = "measured" }}
@@ -144,7 +153,25 @@ def test_a_preset_runs_alike_on_both_engines_and_its_values_have_sources(name: s
     assert compiled.seq > 50
     assert name in settings.catalog_name
     assert preset.checked
+
+
+NOT_FIGURES = ("title", "type", "trust", "checked", "sources", "service")
+
+
+@pytest.mark.parametrize("name", load_presets())
+def test_every_figure_of_a_preset_has_a_source(name: str) -> None:
+    preset = load_presets()[name]
+    own = set(PresetSection.model_fields) - set(NOT_FIGURES)
+    served = {key for key, value in preset.service if value is not None}
+    assert own | served <= set(preset.sources)
+    assert set(preset.sources) <= own | set(ServiceSection.model_fields)
     assert all(preset.sources.values())
+
+
+@pytest.mark.parametrize("name", load_presets())
+def test_a_source_without_publication_says_assumed(name: str) -> None:
+    silent = [text for text in load_presets()[name].sources.values() if "none published" in text]
+    assert all("assumed" in text for text in silent)
 
 
 def test_pointers_of_their_own_let_tables_commit_side_by_side() -> None:

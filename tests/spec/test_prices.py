@@ -3,7 +3,12 @@
 import pytest
 
 from endive.sim.config.configuration import parse_configuration
-from endive.sim.results.prices import dollars_per_million_commits, load_prices
+from endive.sim.results.prices import (
+    ANNOUNCED_READS,
+    dollars_per_million_commits,
+    load_prices,
+    requests_per_commit,
+)
 
 TEXT = """
 storage.provider = "{provider}"
@@ -44,9 +49,25 @@ def test_a_server_that_writes_metadata_pays_the_stores_prices() -> None:
     assert price("s3", '{ preset = "rest" }') == pytest.approx(3 * 5 + 2 * 0.4 + 5 + 0.4)
 
 
+def test_commits_that_share_a_batch_share_its_write() -> None:
+    """Metadata files follow in the background, so their requests count as well."""
+    assert price("s3", '{ preset = "endive" }', batches=2) == pytest.approx(3 * 5 + 2 * 0.4 + 2 / 10 * 5)
+
+
+def test_processes_that_help_each_other_pay_for_listings_announcements_and_looks() -> None:
+    found = price("s3", '{ preset = "endive-shared" }', batches=2, announced_commits=5)
+    log = 2 / 10 * (5 + 5) + 5 / 10 * (5 + ANNOUNCED_READS * 0.4) + 0.4
+    assert found == pytest.approx(3 * 5 + 2 * 0.4 + log)
+
+
+def test_requests_of_a_batch_are_counted_once() -> None:
+    assert requests_per_commit(ATTEMPT) == pytest.approx(7)
+    assert requests_per_commit(ATTEMPT | {"batches": 2}) == pytest.approx(6.2)
+
+
 def test_an_unknown_price_is_left_out() -> None:
     assert price("azurex") is None
-    assert price("s3", '{ preset = "endive" }') is None
+    assert price("s3", '{ type = "service" }') is None  # its work is a write to the store that is not counted
     assert price("s3", cas_success=0) is None
 
 

@@ -154,6 +154,23 @@ def test_a_closed_loop_in_which_nothing_takes_time_would_never_end() -> None:
     assert errors_of(*nothing)[0].startswith("transaction.think: more than 10,000,000 transactions")
 
 
+def test_a_server_without_a_time_for_its_work_takes_that_of_the_store() -> None:
+    """256 writers on a shared log commit some hundred times a second, not without limit."""
+    text = """
+        simulation.duration_ms = 600_000
+        storage.provider = "s3"
+        catalog.preset = "endive-shared"
+        [storage.latency]
+        read.value = 0
+        write.value = 0
+        [transaction]
+        arrivals = "closed"
+        writers = 256
+        runtime.value = 0
+        """
+    assert parse_configuration(text).values.catalog.service.work is None
+
+
 def test_errors_of_a_profile_file_come_with_the_others(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[mine]\nread = { median = 5 }\nwrit = { value = 1 }\n", encoding="utf-8")
     with pytest.raises(ConfigurationError) as raised:

@@ -40,6 +40,14 @@ class ServiceSection(BaseModel):
     batches: Whole | None = Field(
         None, description="group commit: batches written at the same time; 0: every commit is written alone"
     )
+    prepare_ms: NotNegative | None = Field(
+        None, description="group commit: time of the process for each commit, one after the other; by default 0"
+    )
+    helping: Flag | None = Field(
+        None,
+        description="group commit of processes that share a log and carry out each other's commits; listing, reading "
+        "and announcing take the store's read and write",
+    )
     poll_ms: NotNegative | None = Field(
         None, description="a waiting commit asks for its turn after this time; 0: it is called at once"
     )
@@ -76,6 +84,8 @@ class ServiceSection(BaseModel):
             self.wait_max_ms or 0.0,
             self.retries or 0,
             serves=True,
+            prepare_ms=self.prepare_ms or 0.0,
+            helping=bool(self.helping),
         )
 
     def build(self, store: Profile, metadata_bytes: int) -> Profile:
@@ -89,10 +99,11 @@ class ServiceSection(BaseModel):
         yield "read", self.read.build() if self.read else store.find("read", "catalog") or _MILLISECOND.build()
         yield "cas", (self.commit or _MILLISECOND).build()
         yield "work", self.work.build() if self.work else store.find("cas", "catalog") or _MILLISECOND.build()
-        for operation in ("read", "write") if self.writes_metadata else ():
-            row = store.find(operation, "table_metadata")
+        kind, size_bytes = ("catalog", 0) if self.helping else ("table_metadata", metadata_bytes)
+        for operation in ("read", "write") if self.helping or self.writes_metadata else ():
+            row = store.find(operation, kind)
             if row is not None:
-                yield f"work_{operation}", row.with_size(metadata_bytes)
+                yield f"work_{operation}", row.with_size(size_bytes)
 
 
 _MILLISECOND = DistributionSection(value=1.0)

@@ -76,6 +76,7 @@ class Choices:
         service = self.catalog.service
         made = set() if service.read else {("read", "catalog")}
         made |= set() if service.work else {("cas", "catalog")}
+        made |= {("read", "catalog"), ("write", "catalog")} if service.helping else set()
         metadata = {("read", "table_metadata"), ("write", "table_metadata")}
         return made | (metadata if service.writes_metadata else set())
 

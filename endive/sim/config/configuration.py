@@ -42,7 +42,7 @@ from endive.sim.simulation import SimulationConfig
 from endive.sim.storage import Profile, ProfiledProvider
 from endive.wording import suggestion
 
-MODEL_VERSION = 7
+MODEL_VERSION = 8
 """Raised when the same configuration and seed give other results than before."""
 
 SET = "--set"

@@ -153,6 +153,10 @@ def _class_errors(config: Configuration, profile: Profile | None) -> Iterator[In
         yield InvalidKey("catalog.table_groups", problem)
     if catalog.service.poll_ms and not catalog.service.wait_max_ms:
         yield InvalidKey("catalog.service.poll_ms", "needs wait_max_ms: say how long a commit waits for its turn")
+    if catalog.service.helping and not catalog.service.batches:
+        yield InvalidKey("catalog.service.helping", "needs batches: give catalog.service.batches, such as 1")
+    if catalog.service.helping and catalog.service.writes_metadata:
+        yield InvalidKey("catalog.service.helping", "there is no server that writes metadata; use one of the two")
     yield from _topology_errors(config)
     if profile is not None:
         yield from _capability_errors(config, profile)
@@ -267,8 +271,8 @@ def _shortest_cycle_ms(config: Configuration, profile: Profile) -> float:
     request = config.catalog.commit_request
     commit_ms = config.catalog.latency_ms if kind == "instant" else _row_mean_ms(profile, request, "catalog")
     if kind == "service":
-        service = config.catalog.service
-        commit_ms = sum(mean_ms(row) for row in (service.read, service.commit, service.work) if row)
+        server = config.catalog.service.build(profile, config.transaction.table_metadata_bytes)
+        commit_ms = sum(_row_mean_ms(server, request, "catalog") for request in ("read", "cas", "work"))
     io_ms = _row_mean_ms(profile, "read", "manifest_list") + _row_mean_ms(profile, "write", "manifest_file")
     return own_ms + commit_ms + io_ms
 

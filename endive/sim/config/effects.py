@@ -88,6 +88,7 @@ _CATALOG_RULES = (
         lambda c: bool(c.catalog.service.workers) and (c.catalog.table_groups or 1) > 1,
         "catalog.service.workers, and more than one pointer: catalog.table_groups",
     ),
+    _Rule(("catalog.service.prepare_ms",), lambda c: bool(c.catalog.service.batches), "catalog.service.batches"),
     _Rule(("catalog.latency_ms",), lambda c: c.catalog.type == "instant", 'catalog.type = "instant"'),
     _Rule(
         _keys("catalog", "compaction_threshold", "compaction_max_entries", "log_entry_read_ms", "log_append"),

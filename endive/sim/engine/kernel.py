@@ -59,6 +59,7 @@ CONDITIONAL = KINDS + 5  # then two distributions, success and failure, for each
 CAS, LOG_APPEND, COMPACT, LIST_APPEND = np.arange(4)
 WORK = CONDITIONAL + 8  # of a server: its own work, then what it reads and writes of table metadata
 WORK_ROWS = 3
+WORK_OWN, WORK_READ, WORK_WRITE = np.arange(3)
 DISTRIBUTIONS = KIND_COUNT + 5 + 8 + 3
 
 # Streams: index of `c.roots`.
@@ -97,12 +98,12 @@ COUNTERS = (
     "append_logical_conflict", "append_compactions_triggered", "append_compactions_completed", "discovery_reads",
     "manifest_append_physical_success", "manifest_append_physical_failure", "manifest_append_sealed_rewrite",
     "no_overlap", "real_conflicts", "false_conflicts", "stale_before_swap", "throttled_requests",
-    "lock_timeouts", "append_gave_up", "delayed_requests",
+    "lock_timeouts", "append_gave_up", "delayed_requests", "batches", "announced_commits",
 )  # fmt: skip
 (
     C_CATALOG_READ, C_CAS_YES, C_CAS_NO, C_PHYSICAL_YES, C_PHYSICAL_NO, C_LOGICAL_YES, C_LOGICAL_NO, C_SEALED,
     C_COMPACTED, C_DISCOVERY, C_LIST_YES, C_LIST_NO, C_LIST_REWRITE, C_NO_OVERLAP, C_REAL, C_FALSE, C_STALE,
-    C_THROTTLED, C_LOCK_TIMEOUT, C_GAVE_UP, C_DELAYED,
+    C_THROTTLED, C_LOCK_TIMEOUT, C_GAVE_UP, C_DELAYED, C_BATCHES, C_ANNOUNCED,
 ) = np.arange(KIND_COUNT, len(COUNTERS))  # fmt: skip
 
 ROW = (
@@ -132,7 +133,7 @@ CONFIG = _record(
     "limited read_interval write_interval prefix_per_table at_prefix run_fixed root_reads tail "
     "has_backoff backoff_before_read ml_append appends_max list_entry_bytes list_seal_bytes keeps_entries "
     "lists_per_partition lists "
-    "has_station workers batches workers_per_table wait_max polled server_retries at_workers at_batches "
+    "has_station workers batches prepare helping workers_per_table wait_max polled server_retries at_workers at_batches "
     "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight at_full "
     "d_written d_parts d_seen d_start d_new d_known d_sealed d_size d_metadata versions",
     entry_read_ms=np.float64,
@@ -983,28 +984,52 @@ def append_to_list(c, t, d, state, topology):
 
 
 @inlined
+def work_part(c, t, curves, row):
+    """`ProfiledProvider._work_ticks`: draw one part of the server's work, if it has that part."""
+    if c.has_work[row] == 0:
+        return ZERO
+    t.drawn_catalog += 1
+    dist = WORK + row
+    return sample(c, curves, dist, c.dist_scale[dist], t.key_catalog, t.drawn_catalog)
+
+
+@apart
 def work_ticks(c, t, curves):
-    """`ProfiledProvider._work_ticks`: draw how long the server works for one commit."""
+    """Draw how long the server works for one commit."""
     total = ZERO
     for row in range(WORK_ROWS):
-        if c.has_work[row] == 1:
-            t.drawn_catalog += 1
-            dist = WORK + row
-            total += sample(c, curves, dist, c.dist_scale[dist], t.key_catalog, t.drawn_catalog)
+        total += work_part(c, t, curves, row)
     return total
 
 
 @apart
-def enter_batch(c, t, state, curves):
+def entry_ticks(c, t, curves, announced):
+    """`Station.entry_rows`: draw how long writing a batch takes."""
+    if c.helping == 0:
+        return work_ticks(c, t, curves)
+    total = work_part(c, t, curves, WORK_OWN) + work_part(c, t, curves, WORK_READ)
+    return total + work_part(c, t, curves, WORK_READ) if announced else total
+
+
+@apart
+def enter_batch(c, g, t, state, curves):
     """`Batches.enter`: join the batch that has not begun, or open one. Return the ticks until it is written."""
-    at, last = c.at_batches, c.at_batches + c.batches
-    if t.now >= state[at]:
-        state[at] = max(t.now, state[at + 1])
-        end = max(state[last], state[at] + work_ticks(c, t, curves))
+    at, last, prepared = c.at_batches, c.at_batches + c.batches, c.at_batches + c.batches + 1
+    announced, look = c.helping == 1 and t.now < state[last], ZERO
+    state[prepared] = max(t.now, state[prepared]) + c.prepare
+    ready = state[prepared]
+    if announced:
+        g.counters[C_ANNOUNCED] += 1
+        ready += work_part(c, t, curves, WORK_WRITE)
+        look = work_part(c, t, curves, WORK_READ)
+    if ready >= state[at]:
+        g.counters[C_BATCHES] += 1
+        state[at] = max(ready, state[at + 1])
+        end = max(state[last], state[at] + entry_ticks(c, t, curves, announced))
         for i in range(at + 1, last):
             state[i] = state[i + 1]
         state[last] = end
-    return state[last] - t.now
+    return state[last] + look - t.now
 
 
 @apart
@@ -1021,7 +1046,7 @@ def turn(c, polls, wait):
 def enter_station(c, g, t, d, state, curves, polls):
     """`ObjectTable.enter`: return the ticks until the end of the service; -1: the commit gives up."""
     if c.batches > 0:
-        return enter_batch(c, t, state, curves)
+        return enter_batch(c, g, t, state, curves)
     if c.workers == 0:
         return work_ticks(c, t, curves)
     first = c.at_workers + (pointer_of(c, d) * c.workers if c.workers_per_table == 1 else ZERO)

@@ -114,7 +114,7 @@ class Layout:
             "at_in_flight": numbers["groups"] + 1 + lists,
             "at_full": numbers["groups"] + 1 + lists,
             "at_workers": numbers["workers"] * (numbers["groups"] if numbers["workers_per_table"] else 1),
-            "at_batches": 1 + numbers["batches"],
+            "at_batches": 2 + numbers["batches"],  # when the last begins, when each ends, when all are prepared
             "at_prefix": 2 * tables if numbers["limited"] else 0,
             "at_kinds": tables * len(SNAPSHOT_KINDS) if self._counts_kinds else 0,
             "at_manifests": tables if self._counts_growth else 0,

@@ -29,7 +29,8 @@ from endive.sim.latency import FixedLatency, LatencyDistribution, QuantileFuncti
 from endive.sim.operations import OPERATION_TYPES, OPERATIONS, SNAPSHOT_KINDS, SnapshotKind
 from endive.sim.requests import BATCHED, OBJECTS
 from endive.sim.simulation import SimulationConfig
-from endive.sim.storage import SERVER_ROWS, Profile
+from endive.sim.station import SERVER_ROWS
+from endive.sim.storage import Profile
 from endive.sim.streams import stream_name
 from endive.sim.sums import longest_of, sum_of
 from endive.sim.workload import WorkloadClass

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from endive.sim.config.configuration import Settings
 from endive.sim.latency import FixedLatency
-from endive.sim.storage import SERVER_ROWS, Profile
+from endive.sim.station import SERVER_ROWS
+from endive.sim.storage import Profile
 
 
 def catalog_profile(settings: Settings) -> Profile:
@@ -68,6 +69,8 @@ def station_numbers(catalog: Profile) -> dict[str, Any]:
         "has_station": station.serves,
         "workers": station.workers,
         "batches": station.batches,
+        "prepare": station.prepare_ticks,
+        "helping": station.helping,
         "workers_per_table": station.per_table,
         "wait_max": station.wait_max_ticks,
         "polled": len(station.polls),
