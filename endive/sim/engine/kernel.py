@@ -133,7 +133,8 @@ CONFIG = _record(
     "limited read_interval write_interval prefix_per_table at_prefix run_fixed root_reads tail "
     "has_backoff backoff_before_read ml_append appends_max list_entry_bytes list_seal_bytes keeps_entries "
     "lists_per_partition lists "
-    "has_station workers batches prepare helping workers_per_table wait_max polled server_retries at_workers at_batches "
+    "has_station workers batches prepare helping workers_per_table wait_max polled server_retries "
+    "at_workers at_batches "
     "at_group at_table_seq at_version at_part_seq at_part_version at_length at_sealed at_in_flight at_full "
     "d_written d_parts d_seen d_start d_new d_known d_sealed d_size d_metadata versions",
     entry_read_ms=np.float64,

@@ -38,8 +38,8 @@ def dollars_per_million_commits(settings: Settings, counters: Mapping[str, int])
     """Return the price of a million commits. None: a price is not known, or nothing was committed.
 
     A catalog on the store pays the store's prices. A service pays those of its preset, or nothing if it runs on
-    machines of its own. Group commit pays the store's prices for its batches. A service whose own work is a write to the
-    store, without batches, has no price.
+    machines of its own. Group commit pays the store's prices for its batches. A service whose own work is a write to
+    the store, without batches, has no price.
     """
     catalog, store = settings.values.catalog, load_prices().get(settings.values.storage.provider)
     commits = counters.get("cas_success", 0) + counters.get("append_logical_success", 0)
