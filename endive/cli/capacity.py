@@ -169,8 +169,10 @@ def _show_saved(place: str, sweep: str | None, endpoint: str | None, success: fl
     if as_json:
         output.print_json(json.dumps(results.group_documents(success)))
         return
+    captions = results.captions
     for title, rows in results.groups_at(success).items():
-        grid = Grid((title, *HEADINGS), [(row["series"] or "", *series_cells(row)) for row in rows])
+        output.print(captions[title], soft_wrap=True, markup=False)
+        grid = Grid(("", *HEADINGS), [(row["series"] or title, *series_cells(row)) for row in rows])
         output.print(rich_table(grid))
     for note in results.footnotes:
         output.print(note, soft_wrap=True, markup=False)

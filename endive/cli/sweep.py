@@ -180,7 +180,9 @@ def run_and_show(plan: Plan, target: Target, where: Where, report: bool, as_json
     if as_json:
         output.print_json(json.dumps({**results.to_document(), "report": page}))
         return
+    captions = results.captions
     for title, rows in results.groups.items():
+        output.print(captions[title], soft_wrap=True, markup=False)
         output.print(_series_table(title, rows))
     for note in results.footnotes:
         output.print(note, soft_wrap=True, markup=False)
@@ -217,7 +219,7 @@ def _progress_bar() -> Iterator[Callable[[SweepProgress], None]]:
 
 
 def _series_table(title: str, rows: Sequence[dict[str, object]]) -> Table:
-    table = Table(title=escape(title), box=None, pad_edge=False, header_style="bold", title_justify="left")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     for heading in HEADINGS:
         table.add_column(heading, justify="right")

@@ -91,6 +91,16 @@ class SweepResults:
         return SavedSweep(SweepDirectory.at(self.files)).in_order(series)
 
     @property
+    def catalogs(self) -> dict[str, list[str]]:
+        """The catalogs of each group, by its title: preset or type, and granularity. Empty: an older version ran it."""
+        return {group["title"]: group.get("catalogs", []) for group in self.about["families"]}
+
+    @property
+    def captions(self) -> dict[str, str]:
+        """The title of each group with its catalogs, by its title."""
+        return {title: f"{title}: {'; '.join(names)}" if names else title for title, names in self.catalogs.items()}
+
+    @property
     def footnotes(self) -> list[str]:
         """A line for each part of the model that was not checked; figures that rest on one are marked."""
         return explained(group.get("trust", {}) for group in self.about["families"])
@@ -119,20 +129,25 @@ class SweepResults:
         }
 
     def group_documents(self, success: float | None = None) -> list[dict[str, Any]]:
-        """Return title, series and labels of trust of each group, for JSON, for another success target if given."""
+        """Return title, catalogs, series and labels of trust of each group, for JSON.
+
+        `success`: for another success target.
+        """
         labels = [group.get("trust", {}) for group in self.about["families"]]
         rows = self.groups_at(success).items()
         return [
-            {"title": title, "series": series, "trust": trust}
+            {"title": title, "catalogs": self.catalogs[title], "series": series, "trust": trust}
             for (title, series), trust in zip(rows, labels, strict=True)
         ]
 
     def __repr__(self) -> str:
-        blocks = [_text_table(title, rows) for title, rows in self.groups.items()]
+        captions = self.captions
+        blocks = [_text_table(captions[title], rows) for title, rows in self.groups.items()]
         return "\n\n".join([*blocks, "\n".join([*self.footnotes, self._footer()])])
 
     def _repr_html_(self) -> str:
-        blocks = [_html_table(title, rows) for title, rows in self.groups.items()]
+        captions = self.captions
+        blocks = [_html_table(captions[title], rows) for title, rows in self.groups.items()]
         notes = [f"<p>{escape(note)}</p>" for note in (*self.footnotes, self._footer())]
         return "\n".join([*blocks, *notes])
 

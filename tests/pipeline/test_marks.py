@@ -89,6 +89,28 @@ def test_the_sweep_command_prints_prices_marks_and_footnotes(
     assert group["trust"]["cost model spec"]["trust"] == "unchecked"
 
 
+CATALOG = "cas catalog, granularity catalog"
+
+
+def test_every_output_of_a_sweep_names_catalog_and_granularity(
+    endive: CommandLine,  # noqa: F811 - the fixture
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    swept = leave_runs(endive.directory / "models", plan_of_models())
+    consolidate(swept, None)
+    assert CATALOG in repr(SweepResults(swept))
+    assert CATALOG in SweepResults(swept)._repr_html_()
+    assert CATALOG in endive("capacity", "--from", "models").out
+    (group,) = json.loads(endive("capacity", "--from", "models", "--json").out)
+    assert group["catalogs"] == [CATALOG]
+    monkeypatch.setattr(command, "run_refined", lambda *_: SweepResults(swept))
+    command.run_and_show(plan_of_models(), Target(swept), Where(), report=False, as_json=False)
+    assert CATALOG in capsys.readouterr().out
+    command.run_and_show(plan_of_models(), Target(swept), Where(), report=False, as_json=True)
+    assert json.loads(capsys.readouterr().out)["groups"][0]["catalogs"] == [CATALOG]
+
+
 def test_capacities_of_a_saved_sweep_are_marked(endive: CommandLine) -> None:  # noqa: F811 - the fixture
     leave_runs(endive.directory / "models", plan_of_models())
     shown = endive("capacity", "--from", "models")

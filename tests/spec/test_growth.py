@@ -155,3 +155,13 @@ def test_maintenance_does_not_conflict_with_an_overwrite(operation: str) -> None
     overwrites = [row for row in rows if row["class"] == "overwrites"]
     assert overwrites
     assert all(row["abort_reason"] != "validation_exception" for row in overwrites)
+
+
+@pytest.mark.parametrize("catalog", ['{ preset = "rest" }', "{ table_metadata_inlined = true }"])
+def test_a_size_that_grows_has_no_effect_on_metadata_that_a_server_writes_or_that_is_inlined(catalog: str) -> None:
+    text = f"""
+        storage = {{ provider = "s3", profiles = "measured" }}
+        catalog = {catalog}
+        transaction = {{ inter_arrival.scale = 1000, snapshot_bytes = 1000 }}
+        """
+    assert "transaction.snapshot_bytes has no effect" in "\n".join(parse_configuration(text).warnings)

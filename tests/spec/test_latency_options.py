@@ -19,7 +19,7 @@ def test_inlined_metadata_costs_no_requests_of_its_own() -> None:
     assert not [request for request in storage.log if "metadata" in request]
 
 
-def test_separate_metadata_is_read_at_the_start_and_written_before_each_commit() -> None:
+def test_separate_metadata_is_read_in_the_first_attempt_and_written_before_each_commit() -> None:
     storage = fixed_provider()
     run(fast_append(), catalog_of(), storage, options=CommitOptions(metadata_inlined=False))
     attempt = ["read manifest_list", "write manifest_list", "write manifest_file"]

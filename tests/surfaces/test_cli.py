@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from endive.sim.results.experiment import load_result
+from endive.sim.results.runs import span
 from tests.surfaces.files import SMALL, CommandLine, only_result, small
 
 # Running.
@@ -73,6 +74,19 @@ def test_another_window_is_another_view_of_the_same_result(endive: CommandLine) 
     assert "the result exists" in wide.err
     assert "window 0.25 to 0.75 min" in narrow.out
     assert "window 0 to 1 min" in wide.out
+
+
+@pytest.mark.parametrize(
+    ("start_ms", "end_ms", "words"),
+    [
+        (15_000, 45_000, "0.25 to 0.75 min"),
+        (3.6e6, 1.08e7, "60 to 180 min"),
+        (2.16e7, 6.48e7, "6 to 18 h"),
+        (14 * 864e5 / 4, 14 * 864e5 * 3 / 4, "3.5 to 10.5 days"),
+    ],
+)
+def test_a_window_is_printed_in_a_suitable_unit(start_ms: float, end_ms: float, words: str) -> None:
+    assert span(start_ms, end_ms) == words
 
 
 def test_json_parses_and_says_what_the_run_was(endive: CommandLine) -> None:

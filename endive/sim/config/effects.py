@@ -265,8 +265,11 @@ _LAYOUT_RULES = (
 _GROWTH_RULES = (
     _Rule(
         ("transaction.snapshot_bytes",),
-        lambda c: c.sized(("read", "table_metadata"), ("write", "table_metadata")),
-        "catalog.table_metadata_inlined = false, and a latency that depends on size",
+        lambda c: (
+            not c.catalog.table_metadata_inlined and c.sized(("read", "table_metadata"), ("write", "table_metadata"))
+        ),
+        "catalog.table_metadata_inlined = false, and a latency that depends on size; metadata that a server writes, or "
+        "that is inlined, keeps its size",
     ),
     _Rule(
         _keys("transaction", "table_snapshots", "snapshots_kept"),

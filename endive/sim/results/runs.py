@@ -100,7 +100,7 @@ class RunResults(Displayed):
         return (
             f"{about['label']}: {about['provider']} ({about['profiles']} profile), {self.settings.catalog_name}, "
             f"cost model {about['cost_model']}, "
-            f"{counted(len(self.results), 'seed')}, window {start_ms / 60000:.4g} to {end_ms / 60000:.4g} min"
+            f"{counted(len(self.results), 'seed')}, window {span(start_ms, end_ms)}"
         )
 
     def grids(self) -> Sequence[Grid]:
@@ -143,6 +143,13 @@ class RunResults(Displayed):
             if (found := self.metrics.get(f"latency.{kind}.{name}")) is not None
         ]
         return bars(pa.Table.from_pylist(rows), "commit latency, ms", "quantile", self.title, "operation type")
+
+
+def span(start_ms: float, end_ms: float) -> str:
+    """Return a part of a run in the unit that suits its end, such as `15 to 45 min` or `3.5 to 10.5 days`."""
+    units = ((864e5, "days", 72 * 36e5), (36e5, "h", 10 * 36e5), (6e4, "min", 0.0))
+    unit_ms, unit = next((length_ms, name) for length_ms, name, least_ms in units if end_ms >= least_ms)
+    return f"{start_ms / unit_ms:.4g} to {end_ms / unit_ms:.4g} {unit}"
 
 
 def _drift_warning(result: Result) -> str:
