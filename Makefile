@@ -57,7 +57,7 @@ demo: $(STAMP) ## run the main job, end with something to look at
 	$(RUN)endive demo
 
 bench: $(STAMP) ## measure; writes benchmarks/results/*.json
-	$(RUN)python -m benchmarks.engine_reference && $(RUN)python -m benchmarks.closed_loop && $(RUN)python -m benchmarks.engine && $(RUN)python -m benchmarks.store && $(RUN)python -m benchmarks.shared && $(RUN)python -m benchmarks.catalog && $(RUN)python -m benchmarks.server && $(RUN)python -m benchmarks.tables && $(RUN)python -m benchmarks.install
+	$(RUN)python -m benchmarks.engine_reference && $(RUN)python -m benchmarks.closed_loop && $(RUN)python -m benchmarks.presets && $(RUN)python -m benchmarks.engine && $(RUN)python -m benchmarks.store && $(RUN)python -m benchmarks.shared && $(RUN)python -m benchmarks.catalog && $(RUN)python -m benchmarks.server && $(RUN)python -m benchmarks.tables && $(RUN)python -m benchmarks.install
 
 clean: ## remove what make made
 	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build

@@ -83,7 +83,7 @@ def capacity(
     The search starts at the file's own load and scales its distribution of arrivals. Every seed gives the same
     transactions at every load. With --over, another number is varied, from the file's own value: of a class, of a
     closed loop, of the catalog. The answer says how far today's value is from the limit. Its interval contains the
-    tolerance of the search. Figures marked † rest on a part of the model that was not checked.
+    tolerance of the search. Metrics marked † rest on a part of the model that was not checked.
 
     For example:
 

@@ -69,7 +69,7 @@ def run(
 
     Results go to `DIR/<label>-<hash>/<seed>/results.parquet`. A finished run is not repeated: the hash covers
     everything that the result depends on, so a changed value gives another directory. With several seeds every metric
-    has its 95 % confidence interval. Figures marked † rest on a part of the model that was not checked.
+    has its 95 % confidence interval. Metrics marked † rest on a part of the model that was not checked.
 
     For example:
 

@@ -22,6 +22,7 @@ from tests.pyspark_sockets import close_sockets_of_pyspark
 from tests.surfaces.catalog_tables import aging_table, beside_table, s3_table
 from tests.surfaces.files import CommandLine
 from tests.surfaces.fleet_answer import fleet_answer
+from tests.surfaces.model_tables import engine_aims_table, preset_table
 from tests.surfaces.spark_tables import speed_table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -233,7 +234,7 @@ def engine_table() -> str:
     if not path.exists():
         return "**Not measured yet**: `python -m benchmarks.engine`, then `python -m tests.surfaces.test_docs`."
     document = json.loads(path.read_text(encoding="utf-8"))
-    draws, big = document["nanoseconds_per_draw"], document["hour_of_180000"]
+    draws = document["nanoseconds_per_draw"]
     return "\n".join(
         [
             "| one simulated hour | transactions | operations | compiled | readable | ratio | operations, compiled |",
@@ -241,9 +242,7 @@ def engine_table() -> str:
             *map(engine_row, document["cases"]),
             "",
             f"A drawn latency takes {draws['latency']['median']:.1f} ns, its random number alone "
-            f"{draws['random number alone']['median']:.1f} ns: that is the limit of an engine that draws each one.",
-            f"An hour of {big['transactions']:,} transactions, half of them validated overwrites, takes "
-            f"{big['cpu_s']['median']:.2f} s of CPU time and {big['peak_mib']['median']:.0f} MiB.",
+            f"{draws['random number alone']['median']:.1f} ns.",
         ]
     )
 
@@ -255,6 +254,8 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "closed loop": ("docs/simulator.md", closed_loop_table),
     "closed loop errors": ("docs/simulator.md", closed_loop_error_table),
     "engine": ("docs/engine.md", engine_table),
+    "engine aims": ("docs/engine.md", engine_aims_table),
+    "presets": ("docs/simulator.md", preset_table),
     "catalog beside SQL": ("docs/catalog.md", beside_table),
     "catalog over S3": ("docs/catalog.md", s3_table),
     "catalog over its age": ("docs/catalog.md", aging_table),
