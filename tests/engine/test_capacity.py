@@ -32,7 +32,7 @@ from endive.sim.results.capacity import (
 )
 from endive.sim.results.capacity_cases import parse_vary
 from endive.sim.results.capacity_wording import no_answer, sentence
-from endive.sim.results.summary import LatencyMetrics, Summary, Tally, Window, drift
+from endive.sim.results.summary import Glance, LatencyMetrics, Summary, Window, drift
 from endive.sim.results.targets import Target
 
 WINDOW = Window(0.0, 1_000_000.0)
@@ -211,14 +211,14 @@ def test_seeds_that_disagree_are_said_to_disagree() -> None:
 
 
 def test_a_run_that_would_hold_is_seen_to_its_end() -> None:
-    tally = Tally(WINDOW)
+    glance = Glance(WINDOW)
     count = 60_000
     ends = np.arange(count, dtype=np.int64) * 1_000_000
     rows = {name: np.zeros(count, np.int64) for name in ROW}
-    tally.add(rows | {"t_submit": ends, "status": np.full(count, 2)})
-    assert not Target(0.95).is_missed(tally)
-    tally.add(rows | {"t_submit": ends, "status": np.full(count, 3), "abort_reason": np.ones(count, np.int64)})
-    assert Target(0.95).is_missed(tally)
+    glance.add(rows | {"t_submit": ends, "status": np.full(count, 2)})
+    assert not Target(0.95).is_missed(glance)
+    glance.add(rows | {"t_submit": ends, "status": np.full(count, 3), "abort_reason": np.ones(count, np.int64)})
+    assert Target(0.95).is_missed(glance)
 
 
 def test_tables_and_words_can_be_varied() -> None:

@@ -14,7 +14,7 @@ from endive.sim.engine import kernel
 from endive.sim.engine.layout import Ints
 from endive.sim.engine.model import COMMITS_FACTOR, COMMITS_FIRST, Model, compile_model
 from endive.sim.results.statistics import RunResult
-from endive.sim.results.summary import Summary, Tally, Window
+from endive.sim.results.summary import Glance, Summary, Tally, Window
 from endive.sim.simulation import Progress
 from endive.timing import to_ms
 
@@ -126,7 +126,7 @@ def run_compiled(settings: Settings, seed: int, progress: Progress | None = None
     return result
 
 
-Enough = Callable[[Tally], bool]
+Enough = Callable[[Glance], bool]
 """Whether the run has enough transactions for its purpose."""
 
 
@@ -138,12 +138,14 @@ def summarise_compiled(
     With `enough` the run may end early; the metrics then cover the part of the window that it reached, and may include
     a few transactions that were about to end.
     """
-    tally, reached_ms = Tally(window, settings.classes), 0.0
+    tally, glance, reached_ms = Tally(window, settings.classes), Glance(window, settings.classes), 0.0
     waiting: list[Ints] = []
 
     def take(rows: Ints) -> None:
         waiting.append(rows.copy())
-        if enough or sum(map(len, waiting)) >= ROWS_AT_ONCE:
+        if enough:
+            glance.add(dict(zip(kernel.ROW, rows.T, strict=True)))
+        if sum(map(len, waiting)) >= ROWS_AT_ONCE:
             add()
 
     def add() -> None:
@@ -155,7 +157,7 @@ def summarise_compiled(
         reached_ms = now_ms
         if progress:
             progress(now_ms)
-        return enough is not None and enough(tally)
+        return enough is not None and enough(glance)
 
     shared = _run(compile_model(settings, seed), take, done)
     if waiting:

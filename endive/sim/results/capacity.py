@@ -15,7 +15,7 @@ from endive.errors import ConfigurationError
 from endive.sim.config.configuration import SET, Settings
 from endive.sim.results.axis import Axis, Scale, Worse, loads_of, shrunk
 from endive.sim.results.prices import dollars_per_million_commits
-from endive.sim.results.summary import Estimate, Summary, Tally, estimate
+from endive.sim.results.summary import Estimate, Glance, Summary, estimate
 from endive.sim.results.targets import BACKLOG, Target
 from endive.timing import TICKS_PER_MS
 
@@ -302,8 +302,8 @@ def evaluation(
 
     base = load_of(settings) if axis is None else 1.0
 
-    def enough(tally: Tally) -> bool:
-        return stopped() or target.is_missed(tally)
+    def enough(glance: Glance) -> bool:
+        return stopped() or target.is_missed(glance)
 
     def evaluate(value: float) -> Trial:
         if stopped():

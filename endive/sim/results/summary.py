@@ -128,6 +128,37 @@ def check_commits(committed: int, unfinished: int, seq: int) -> None:
         raise InvariantError("commits equal seq", f"{committed} commits, but seq is {seq}")
 
 
+class Glance:
+    """Counts finished transactions and commits of the window so far, by class: enough to see a clear miss early."""
+
+    def __init__(self, window: Window, classes: Sequence[str] = ()) -> None:
+        self._limits = (to_ticks(window.start_ms), to_ticks(window.end_ms))
+        self._classes = {name: Glance(window) for name in classes} if len(classes) > 1 else {}
+        self.counted = 0
+        """Transactions that have finished in the window so far."""
+        self.successes = 0
+        """Those of them that committed."""
+
+    def add(self, columns: Columns) -> None:
+        """Add rows, each transaction once."""
+        ends, status = columns["t_submit"] + columns["total_latency"], columns["status"]
+        inside = (ends >= self._limits[0]) & (ends < self._limits[1])
+        committed = inside & (status == STATUSES.index("committed"))
+        counted = committed | (inside & (status == STATUSES.index("aborted")))
+        self._count(counted, committed)
+        for code, glance in enumerate(self._classes.values()):
+            of_class = columns["class"] == code
+            glance._count(counted & of_class, committed & of_class)
+
+    def _count(self, counted: Array, committed: Array) -> None:
+        self.counted += int(np.count_nonzero(counted))
+        self.successes += int(np.count_nonzero(committed))
+
+    def of_class(self, name: str) -> "Glance":
+        """Return the transactions of one class; all of them if there is no such class."""
+        return self._classes.get(name, self)
+
+
 class Tally:
     """Adds up transactions, all at once or in batches; the result does not depend on the batches.
 
@@ -184,20 +215,6 @@ class Tally:
     def _holds(self, ticks: Array) -> Array:
         inside: Array = (ticks >= self._limits[0]) & (ticks < self._limits[1])
         return inside
-
-    @property
-    def counted(self) -> int:
-        """Transactions that have finished in the window so far."""
-        return self._counts["counted"]
-
-    @property
-    def successes(self) -> int:
-        """Those of them that committed."""
-        return sum(part.size for part in self._latencies)
-
-    def of_class(self, name: str) -> "Tally":
-        """Return the transactions of one class; all of them if there is no such class."""
-        return self._classes.get(name, self)
 
     def check(self, seq: int) -> None:
         """Check that commits equal the catalog's `seq`, once every transaction has been added."""

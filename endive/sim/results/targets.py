@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from endive.errors import ConfigurationError
 from endive.sim.results.metrics import METRICS, number
-from endive.sim.results.summary import QUANTILES, Summary, Tally
+from endive.sim.results.summary import QUANTILES, Glance, Summary
 from endive.wording import suggestion
 
 TARGET = "--target"
@@ -70,9 +70,9 @@ class Condition:
             return f"{self.name} is above {self.bound:,g}: most of it is {longest_part(covered)}"
         return f"{self.name} is {'below' if self.at_least else 'above'} {number(self.bound)}"
 
-    def is_missed(self, tally: Tally) -> bool:
+    def is_missed(self, glance: Glance) -> bool:
         """Whether success is so far below the bound that the run can end early."""
-        return self.metric == "success" and self.at_least and _is_far_below(tally.of_class(self.of), self.bound)
+        return self.metric == "success" and self.at_least and _is_far_below(glance.of_class(self.of), self.bound)
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class Target:
     p99_ms: float | None = None
     conditions: tuple[Condition, ...] = ()
 
-    def is_missed(self, tally: Tally) -> bool:
+    def is_missed(self, glance: Glance) -> bool:
         """Whether success is so far below the target that the run can end early.
 
         Only a clear miss ends a run: while a backlog builds up, the first part of the window looks too good.
         """
-        below = self.success is not None and _is_far_below(tally, self.success)
-        return below or any(condition.is_missed(tally) for condition in self.conditions)
+        below = self.success is not None and _is_far_below(glance, self.success)
+        return below or any(condition.is_missed(glance) for condition in self.conditions)
 
     def broken_by(self, summary: Summary) -> str | None:
         """Return which part of the target a run misses; None if it holds."""
@@ -111,11 +111,11 @@ class Target:
         return " and ".join([*parts, *map(str, self.conditions)])
 
 
-def _is_far_below(tally: Tally, success: float) -> bool:
-    if tally.counted < COUNTED_MIN:
+def _is_far_below(glance: Glance, success: float) -> bool:
+    if glance.counted < COUNTED_MIN:
         return False
-    error = math.sqrt(success * (1 - success) / tally.counted)
-    return tally.successes / tally.counted + 5 * error < success
+    error = math.sqrt(success * (1 - success) / glance.counted)
+    return glance.successes / glance.counted + 5 * error < success
 
 
 def reason_of_failure(summary: Summary) -> str:
