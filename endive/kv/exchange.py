@@ -105,10 +105,14 @@ class Exchange:
         """Return the names of the intentions on a topic that are pending as far as this process knows, in order."""
         return pending(self._writer.state, topic)
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the intentions on all topics that are pending as far as this process knows."""
+        names = self._writer.state.intentions
+        return tuple(name for name in names if topic_of(name) and not self.is_decided(name))
+
     def topics(self) -> tuple[str, ...]:
         """Return the topics with pending intentions, as far as this process knows."""
-        names = self._writer.state.intentions
-        return tuple(topic for topic in sorted({topic_of(name) for name in names} - {""}) if self.pending(topic))
+        return tuple(sorted({topic_of(name) for name in self.names()}))
 
     def read(self, topic: str) -> tuple[Intention, ...]:
         """Return the pending intentions on a topic, in the order of their names."""
@@ -139,10 +143,9 @@ class Exchange:
         """Return how many WAL entries there are since an intention was made."""
         return self._writer.state.wal_end - position_of(name)
 
-    def carry_out_pending(self) -> tuple[str, ...]:
-        """Let carriers carry out what is pending on all topics; return the topics that have pending ones still."""
+    def carry_out_pending(self) -> None:
+        """Let carriers carry out what is pending on all topics."""
         for topic in self.topics():
             for carrier in tuple(self.carriers):
                 if self.pending(topic):
                     carrier(topic)
-        return self.topics()

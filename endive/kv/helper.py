@@ -6,7 +6,7 @@ Nothing here is needed for safety: see `endive.kv.log.helping`.
 import logging
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
@@ -15,6 +15,7 @@ from endive.errors import EndiveError
 from endive.kv.log.combining import Contention, Hints
 from endive.kv.log.committing import Committed
 from endive.kv.log.intentions import PREFIX, Decided, Intention
+from endive.kv.transaction import Outcome
 from endive.logs import log_event
 from endive.protocol.requests import Delete, ask
 
@@ -51,6 +52,12 @@ class Helper:
         self.delete(PREFIX + name for name in committed.closed)
         if committed.own is not None:
             self.delete((committed.own.path,))
+
+    def served(self, names: Sequence[str], outcomes: Sequence[Outcome]) -> None:
+        """Take in what a durable entry of an exclusive writer has done with intentions: carried out, or found closed."""
+        self.carried_for_others += sum(outcome.value is not None for outcome in outcomes)
+        found = zip(names, outcomes, strict=True)
+        self.delete(PREFIX + name for name, outcome in found if outcome.value is None and outcome.error is None)
 
     def _count(self, committed: Committed) -> None:
         own, decided = committed.own, committed.decided

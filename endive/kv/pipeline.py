@@ -63,6 +63,8 @@ class Batch:
     is_landed: bool = False
     times: BatchTimes = field(default_factory=BatchTimes)
     """When it was taken, and its WAL entry written."""
+    helped: tuple[str, ...] = ()
+    """Intentions of other processes that its entry carries out, behind its functions."""
 
     @property
     def is_empty(self) -> bool:

@@ -8,10 +8,10 @@ from time import monotonic, sleep
 
 from endive.drivers.blocking import BlockingDriver
 from endive.kv.exchange import Exchange
-from endive.kv.log.forgetting import forget_results
-from endive.kv.log.helping import collect_intentions, forget_outcomes, old_outcomes, open_intentions, pending
+from endive.kv.log.forgetting import forget_results, forgettable
+from endive.kv.log.helping import collect_intentions, forget_outcomes, open_intentions, pending
 from endive.kv.sst.reading import TableCache
-from endive.kv.transaction import Transaction, run_function
+from endive.kv.transaction import Transaction
 from endive.kv.writer import Writer
 from endive.protocol.requests import Steps
 
@@ -25,28 +25,47 @@ OUTCOMES_KEPT = 10_000
 """WAL entries for which results of intentions are kept. An owner that comes back later cannot know its outcome."""
 
 
-def serve(writer: Writer, exchange: Exchange) -> bool:
-    """Carry out intentions of others as an exclusive writer that has just refreshed, for a second at most.
+class Service:
+    """Carries out intentions of others for an exclusive writer."""
 
-    Return whether there were any lately: then it is worth looking again at once.
-    """
-    end_s = quiet_s = monotonic() + SERVE_S
-    found = False
-    left: tuple[str, ...] = ()
-    """Topics with intentions that this process cannot carry out."""
-    while writer.state.own_epoch and monotonic() < min(end_s, quiet_s):
-        if pending(writer.state):
-            found, quiet_s = True, monotonic() + QUIET_S
-            writer.group.submit(_nothing).wait()
-        elif exchange.carriers and exchange.topics() and exchange.topics() != left:
-            found, quiet_s = True, monotonic() + QUIET_S
-            left = exchange.carry_out_pending()
-        elif not found:
-            return False
-        else:
-            sleep(SERVE_PAUSE_S)
-        writer.refresh()
-    return found and monotonic() < quiet_s
+    def __init__(self, writer: Writer, exchange: Exchange) -> None:
+        self._writer = writer
+        self._exchange = exchange
+        self._left: frozenset[str] = frozenset()
+        """Intentions that an attempt has left pending. They are tried again when others have come."""
+
+    def serve(self) -> bool:
+        """Carry out what is pending, as an exclusive writer that has just refreshed, for a second at most.
+
+        Return whether something was carried out lately: then it is worth looking again at once.
+        """
+        end_s = quiet_s = monotonic() + SERVE_S
+        found = False
+        while self._writer.state.own_epoch and monotonic() < min(end_s, quiet_s):
+            names = self._names()
+            if names <= self._left:
+                if not found:
+                    return False
+                sleep(SERVE_PAUSE_S)
+                self._writer.refresh()
+            elif self._carry_out(names):
+                found, quiet_s = True, monotonic() + QUIET_S
+        return found and monotonic() < quiet_s
+
+    def _names(self) -> frozenset[str]:
+        """Return the intentions that are pending as far as this process knows, and that it may be able to carry out."""
+        on_topics = self._exchange.names() if self._exchange.carriers else ()
+        return frozenset((*pending(self._writer.state), *on_topics))
+
+    def _carry_out(self, names: frozenset[str]) -> bool:
+        """Carry out what is pending, and refresh; return whether that has changed anything."""
+        if pending(self._writer.state):
+            self._writer.group.submit(_nothing).wait()
+        self._exchange.carry_out_pending()
+        self._writer.refresh()
+        is_changed = not names <= self._names()
+        self._left = frozenset() if is_changed else names
+        return is_changed
 
 
 def _nothing(transaction: Transaction) -> Steps[None]:  # noqa: ARG001 - a transaction function
@@ -73,12 +92,10 @@ def collect_closed(writer: Writer, driver: BlockingDriver, cache: TableCache) ->
     if not state.manifest.value.has_intentions:
         return ()
     deleted = driver.run(collect_intentions(cache, state))
-    before = state.wal_end - OUTCOMES_KEPT
     if not writer.group.is_open:  # the process ends: its threads commit nothing more
         driver.run(forget_results(OUTCOMES_KEPT, cache))
-    elif state.is_writable and before > 0:
-        transaction = Transaction(state.manifest.value.runs, state.recent, cache, is_writable=False)
-        old = driver.run(run_function(partial(old_outcomes, before), transaction))
-        if old.error is None and old.value:
+    elif state.is_writable:
+        before = driver.run(forgettable(state, OUTCOMES_KEPT, cache))
+        if before:
             writer.group.submit(partial(forget_outcomes, before)).wait()
     return deleted

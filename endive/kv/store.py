@@ -37,7 +37,7 @@ from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Written
 from endive.kv.procedures import Call
 from endive.kv.read_view import ReadView, rows_of
-from endive.kv.serving import collect_closed, serve, settle
+from endive.kv.serving import Service, collect_closed, settle
 from endive.kv.sst.cache import BlockCache
 from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
@@ -115,6 +115,7 @@ class Store(Closing):
         self._pipeline = self._writer.pipeline
         self.exchange = Exchange(self._writer, self.driver, self.cache)
         """Intentions that need files, for the layer above."""
+        self._service = Service(self._writer, self.exchange)
         # Processes that share a store should not collect at the same time.
         factor = 1.0 + (stream(int(random_id(), 16), "maintenance").random() if self._writer.may_reopen else 0.0)
         self._maintenance = BackgroundMaintenance(self, self.driver, options, factor)
@@ -379,7 +380,7 @@ class Store(Closing):
         """Refresh now and then if commits do not: another process may have compacted, or may want to write."""
         if self._writer.state.own_epoch:
             self._writer.refresh()
-            if serve(self._writer, self.exchange):
+            if self._service.serve():
                 self._maintenance.hurry()
 
     def settle(self) -> tuple[str, ...]:

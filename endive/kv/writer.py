@@ -34,7 +34,7 @@ from endive.kv.log.committing import Committed, Prepared, after_missing, append_
 from endive.kv.log.epochs import open_exclusive, open_shared, share_epoch
 from endive.kv.log.guests import read_as_guest
 from endive.kv.log.helping import carry_out, pending, read_intentions, to_carry_out
-from endive.kv.log.intentions import INTENTION_BYTES_MAX
+from endive.kv.log.intentions import INTENTION_BYTES_MAX, Intention
 from endive.kv.log.state import StoreState, newest_state_warmed, refreshed
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline
@@ -144,12 +144,14 @@ class Writer:
                 return None
             functions = batch.transactions
             try:
-                helped = self._driver.run(self._read_intentions(state))
+                chosen = self._driver.run(self._read_intentions(state))
+                helped = (partial(carry_out, one, self.helper.name) for one in chosen)
                 prepared = self._driver.run(prepare(state, (*functions, *helped), self._cache, batch.rows))
             except MissingObjectError as error:
                 if not self._renewed(batch, error):
                     return None
                 continue
+            batch.helped = tuple(one.name for one in chosen)
             with self.group.changed:
                 is_sent = prepared.entry is not None and batch in self.pipeline.under_way
                 if is_sent:
@@ -158,18 +160,19 @@ class Writer:
                 return prepared
             # Nothing to write. Its functions may have seen rows of the batches before it.
             if self._await_first(batch) and self._is_newest(state):
+                self.helper.served(batch.helped, prepared.outcomes[len(functions) :])
                 self._finished(batch, Committed(self.state, prepared.outcomes[: len(functions)]))
                 return None
         return None
 
-    def _read_intentions(self, state: StoreState) -> Steps[tuple[TransactionFunction[Any], ...]]:
-        """Return functions that carry out the intentions that the last listing has shown; there is no new listing."""
+    def _read_intentions(self, state: StoreState) -> Steps[tuple[Intention, ...]]:
+        """Return the intentions to carry out that the last listing has shown; there is no new listing."""
         state = replace(state, intentions=self.state.intentions)
         if not pending(state):
             return ()
         helper = self.helper
         helper.known = yield from read_intentions(state, helper.known)
-        return tuple(partial(carry_out, one, helper.name) for one in to_carry_out(helper.known, None))
+        return to_carry_out(helper.known, None)
 
     def _base(self, batch: Batch) -> StoreState | None:
         """Return the state to compute a batch from; None: one before it has failed, and it waits again."""
@@ -390,8 +393,7 @@ class Writer:
             durable = self.pipeline.landed(batch)
             for one in durable:
                 if one.prepared is not None:
-                    helped = one.prepared.outcomes[len(one.functions) :]
-                    self.helper.carried_for_others += sum(outcome.value is not None for outcome in helped)
+                    self.helper.served(one.helped, one.prepared.outcomes[len(one.functions) :])
                 if one.after is not None:
                     self._combine(one.after)
                     self._own_entry_last = one.after.wal_end

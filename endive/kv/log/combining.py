@@ -89,7 +89,8 @@ class Contention:
     def learn(self, committed: Committed, now_ms: float, took_ms: float, others: int) -> None:
         """Take in a commit; `others`: entries that others have written since this writer's last one."""
         own = () if committed.own is None else (committed.own.name,)
-        has_company = bool(set(committed.state.intentions) - set(own))
+        strange = (one.name for one in committed.known if not one.is_known)  # they may be there for long
+        has_company = bool(set(committed.state.intentions).difference(own, strange, committed.closed))
         is_helped = committed.own is not None and not committed.entry
         if committed.losses or others or is_helped or has_company or set(committed.carried) - set(own):
             self._busy_ms = now_ms

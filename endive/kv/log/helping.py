@@ -24,10 +24,11 @@ carry it out, whichever process still holds it. Until then it is in the listing,
 
 **Set aside.** An intention that cannot be decoded gets a result that says so. So does a call that fails by a defect: it
 writes nothing, and the others are carried out. An intention with a procedure that this process does not have is left
-to others. An error of the object store decides nothing.
+to others, and uses up no limit. If it is never carried out, it expires: the horizon rises above old intentions that are
+still open (`is_forgetting_due`). An error of the object store decides nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -133,31 +134,70 @@ def pending(state: StoreState, topic: str = "") -> tuple[str, ...]:
     return tuple(name for name in named if state.recent.find(outcome_key(name)) is None)
 
 
-def read_intentions(state: StoreState, known: tuple[Intention, ...], topic: str = "") -> Steps[tuple[Intention, ...]]:
-    """Return the pending intentions on a topic, in the order of their names; `known` ones are not read again."""
-    names = pending(state, topic)[:CARRIED_MAX]
-    held = {one.name: one for one in known}
-    missing = tuple(name for name in names if name not in held)
-    bodies: tuple[bytes | None, ...] = ()
-    if missing:
+def can_run(intention: Intention) -> bool:
+    """Whether this process can carry out an intention by its procedures."""
+    return intention.is_known
+
+
+def read_intentions(
+    state: StoreState,
+    known: tuple[Intention, ...],
+    topic: str = "",
+    can_carry_out: Callable[[Intention], bool] = can_run,
+) -> Steps[tuple[Intention, ...]]:
+    """Return pending intentions on a topic, in the order of their names: at least as many as the next entry takes.
+
+    `known` ones are not read again. Those that this process cannot carry out are among the returned ones, so that they
+    need not be read again; they do not count.
+    """
+    names = pending(state, topic)
+    held: dict[str, Intention | None] = {one.name: one for one in known}
+    for _ in range(len(names)):
+        missing = _to_read(names, held, can_carry_out)
+        if not missing:
+            break
         bodies = yield from ask(GetAll(tuple(PREFIX + name for name in missing)))
-    for name, body in zip(missing, bodies, strict=True):
-        if body is not None:  # None: deleted since, so it is decided or has expired
-            held[name] = decode_intention(name, body)
-    return tuple(held[name] for name in names if name in held)
+        for name, body in zip(missing, bodies, strict=True):
+            # None: deleted since the listing, so it is decided or has expired.
+            held[name] = None if body is None else decode_intention(name, body)
+    found = (held.get(name) for name in names)
+    return tuple(one for one in found if one is not None)
+
+
+def _to_read(
+    names: Sequence[str], held: Mapping[str, Intention | None], can_carry_out: Callable[[Intention], bool]
+) -> tuple[str, ...]:
+    """Return the names of the intentions that must be read before the next entry's are known."""
+    missing: list[str] = []
+    count = 0
+    for name in names:
+        one = held.get(name)
+        if name not in held:
+            missing.append(name)
+        elif one is None or not can_carry_out(one):
+            continue
+        count += 1
+        if count == CARRIED_MAX:
+            break
+    return tuple(missing)
 
 
 def to_carry_out(intentions: Sequence[Intention], own: Intention | None) -> tuple[Intention, ...]:
-    """Return the intentions that the next entry takes, in the order of their names; the own one in any case."""
-    chosen: list[Intention] = [] if own is None else [own]
-    size = 0
+    """Return the intentions that the next entry takes, in the order of their names; the own one in any case.
+
+    Those that this process cannot carry out are left out, and use up no limit.
+    """
+    chosen: list[Intention] = []
+    size = 0 if own is None else own.size_bytes
     for one in intentions:
-        size += sum(len(call.argument) for call in one.calls)
-        if size > CARRIED_BYTES_MAX:
+        if not one.is_known or (own is not None and one.name == own.name):
+            continue
+        size += one.size_bytes
+        if size > CARRIED_BYTES_MAX or len(chosen) == CARRIED_MAX:
             break
-        if one.is_known and (own is None or one.name != own.name):
-            chosen.append(one)
-    return tuple(sorted(chosen, key=lambda one: one.name))
+        chosen.append(one)
+    mine = () if own is None else (own,)
+    return tuple(sorted((*chosen, *mine), key=lambda one: one.name))
 
 
 def carry_out(intention: Intention, by: str, tx: Transaction) -> Steps[Decided | None]:
@@ -231,16 +271,18 @@ def _look_up(name: str, tx: Transaction) -> Steps[Decided | None]:
 
 
 def forget_outcomes(before: int, tx: Transaction) -> Steps[int]:
-    """Remove the results of intentions made before a position, as a transaction function; return their number.
+    """Let intentions made before a position expire, as a transaction function; return how many results it removes.
 
-    The horizon rises in the same entry: an intention whose result is removed cannot be carried out any more.
+    The results are removed and the horizon rises in the same entry: an intention whose result is removed cannot be
+    carried out any more. The horizon rises even if there is no result: an intention that no process can carry out
+    has none.
     """
     horizon = yield from tx.get(HORIZON)
     rows = yield from tx.scan_range(outcomes_before(before))
     if len(rows) > FORGOTTEN_MAX:
         before = position_of(name_in(rows[FORGOTTEN_MAX][0]))
         rows = tuple(row for row in rows if position_of(name_in(row[0])) < before)
-    if not rows or before <= int(horizon or b"0"):
+    if before <= int(horizon or b"0"):
         return 0
     for key, _ in rows:
         tx.rows[key] = None
@@ -248,10 +290,20 @@ def forget_outcomes(before: int, tx: Transaction) -> Steps[int]:
     return len(rows)
 
 
-def old_outcomes(before: int, tx: Transaction) -> Steps[bool]:
-    """Whether there are results of intentions made before a position."""
+def is_forgetting_due(before: int, names: Sequence[str], tx: Transaction) -> Steps[bool]:
+    """Whether there are results of intentions made before a position, or open intentions made before it in `names`.
+
+    If not, raising the horizon would write an entry for nothing.
+    """
     rows = yield from tx.scan_range(outcomes_before(before))
-    return bool(rows)
+    if rows:
+        return True
+    old = tuple(name for name in names if position_of(name) < before)
+    for number in range(len(old)):
+        may_act = yield from is_open(old[number], tx)
+        if may_act:
+            return True
+    return False
 
 
 def open_intentions(state: StoreState, cache: TableCache) -> Steps[tuple[str, ...]]:

@@ -73,6 +73,11 @@ class Intention:
         """Whether this process has all its procedures."""
         return all(call.is_known for call in self.calls)
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its arguments."""
+        return sum(len(call.argument) for call in self.calls)
+
 
 @dataclass(frozen=True)
 class CallResult:
