@@ -58,14 +58,16 @@ class Service:
         return frozenset((*pending(self._writer.state), *on_topics))
 
     def _carry_out(self, names: frozenset[str]) -> bool:
-        """Carry out what is pending, and refresh; return whether that has changed anything."""
+        """Carry out what is pending, and refresh; return whether anything was carried out."""
+        helper = self._writer.helper
+        before = helper.carried_for_others
         if pending(self._writer.state):
             self._writer.group.submit(_nothing).wait()
         self._exchange.carry_out_pending()
         self._writer.refresh()
-        is_changed = not names <= self._names()
-        self._left = frozenset() if is_changed else names
-        return is_changed
+        is_carried = helper.carried_for_others > before
+        self._left = frozenset() if is_carried else names
+        return is_carried
 
 
 def _nothing(transaction: Transaction) -> Steps[None]:  # noqa: ARG001 - a transaction function
@@ -74,14 +76,21 @@ def _nothing(transaction: Transaction) -> Steps[None]:  # noqa: ARG001 - a trans
 
 
 def settle(writer: Writer, driver: BlockingDriver, cache: TableCache, exchange: Exchange) -> tuple[str, ...]:
-    """Carry out all intentions that are pending now; return those that this process cannot carry out."""
+    """Carry out all intentions that are pending now; return those that this process cannot carry out.
+
+    A commit that ends meanwhile may bring back an older listing. So an intention counts as one that cannot be carried
+    out only if this process has read it, or was asked to prepare it.
+    """
     left: tuple[str, ...] = ()
+    tried: set[str] = set()
     for _ in range(SETTLE_ROUNDS_MAX):
         before, left = left, driver.run(open_intentions(writer.refresh(), cache))
-        if not left or left == before:
+        strange = {one.name for one in writer.helper.known if not one.is_known}
+        if not left or (left == before and strange.union(tried).issuperset(left)):
             break
         if pending(writer.state):
             writer.group.submit(_nothing).wait()
+        tried = set(exchange.names())
         exchange.carry_out_pending()
     return left
 

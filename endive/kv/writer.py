@@ -373,7 +373,8 @@ class Writer:
                 log.debug("intentions of others are left to them: %s", error)
                 return
             self._learn_from(committed, started_s)
-            self.learn(committed.state)
+            if committed.state is not state:  # the same one may have an older listing than is known by now
+                self.learn(committed.state)
             if not committed.carried:
                 return
 
