@@ -17,11 +17,12 @@ Protocols and values, in reading order: `manifest`, `manifest_format`, `sst/` (f
 import logging
 
 from endive.kv.clones import clone
+from endive.kv.log.intentions import CallResult
 from endive.kv.options import StoreOptions
 from endive.kv.procedures import procedure
 from endive.kv.reader import Reader
 from endive.kv.store import Store, Ticket
 
-__all__ = ["Reader", "Store", "StoreOptions", "Ticket", "clone", "procedure"]
+__all__ = ["CallResult", "Reader", "Store", "StoreOptions", "Ticket", "clone", "procedure"]
 
 logging.getLogger("endive").addHandler(logging.NullHandler())  # a library logs only where the program asks for it

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from endive.drivers.blocking import BlockingDriver
 from endive.errors import MissingObjectError
+from endive.kv.log.combining import PENDING_MAX
 from endive.kv.log.guests import await_exclusive
 from endive.kv.log.helping import announce, await_entry, pending, read_intentions, result_of
 from endive.kv.log.intentions import PREFIX, Decided, Intention, outcome_key, position_of, topic_of
@@ -110,13 +111,22 @@ class Exchange:
         names = self._writer.state.intentions
         return tuple(name for name in names if topic_of(name) and not self.is_decided(name))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so many intentions are pending that no other one should be announced."""
+        return len(self.names()) >= PENDING_MAX
+
     def topics(self) -> tuple[str, ...]:
         """Return the topics with pending intentions, as far as this process knows."""
         return tuple(sorted({topic_of(name) for name in self.names()}))
 
-    def read(self, topic: str) -> tuple[Intention, ...]:
-        """Return the pending intentions on a topic, in the order of their names."""
-        found = self._driver.run(read_intentions(self._writer.state, tuple(self._known.values()), topic))
+    def read(self, topic: str, can_carry_out: Callable[[Intention], bool]) -> tuple[Intention, ...]:
+        """Return the pending intentions on a topic, in the order of their names.
+
+        Those that this process cannot carry out are among them, and do not count if there are more than can be read.
+        """
+        known = tuple(self._known.values())
+        found = self._driver.run(read_intentions(self._writer.state, known, topic, can_carry_out))
         names = set(self._writer.state.intentions)
         self._known = {name: one for name, one in self._known.items() if name in names}
         self._known.update((one.name, one) for one in found)

@@ -1,15 +1,17 @@
-"""What an open store does for intentions besides its commits: an exclusive writer takes them; old ones are deleted.
+"""Intentions outside of commits: an exclusive writer carries them out, old ones are deleted, results are looked up.
 
-Both are called by background maintenance. Nothing here is needed for safety: see `endive.kv.log.helping`.
+Background maintenance calls the first two. Nothing here is needed for safety: see `endive.kv.log.helping`.
 """
 
 from functools import partial
 from time import monotonic, sleep
 
 from endive.drivers.blocking import BlockingDriver
+from endive.errors import ConfigurationError
 from endive.kv.exchange import Exchange
 from endive.kv.log.forgetting import forget_results, forgettable
 from endive.kv.log.helping import collect_intentions, forget_outcomes, open_intentions, pending
+from endive.kv.log.intentions import PREFIX, CallResult, Intention, is_name
 from endive.kv.sst.reading import TableCache
 from endive.kv.transaction import Transaction
 from endive.kv.writer import Writer
@@ -93,6 +95,15 @@ def settle(writer: Writer, driver: BlockingDriver, cache: TableCache, exchange: 
         tried = set(exchange.names())
         exchange.carry_out_pending()
     return left
+
+
+def results_at(path: str, exchange: Exchange) -> tuple[CallResult, ...] | None:
+    """Return the results of an intention by its path, as far as this process knows; None: it is not decided."""
+    name = path.removeprefix(PREFIX)
+    if not is_name(name):
+        raise ConfigurationError(path, ["it is not the path of an intention: only announced calls have a stored result"])
+    decided = exchange.result(Intention(name, ()))
+    return None if decided is None else decided.results
 
 
 def collect_closed(writer: Writer, driver: BlockingDriver, cache: TableCache) -> tuple[str, ...]:

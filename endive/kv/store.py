@@ -30,6 +30,7 @@ from endive.kv.commit_times import CommitTimes
 from endive.kv.exchange import Exchange
 from endive.kv.group_commit import Result
 from endive.kv.log.helping import pending
+from endive.kv.log.intentions import CallResult
 from endive.kv.log.state import StoreState
 from endive.kv.maintenance.background import BackgroundMaintenance
 from endive.kv.manifest import Checkpoint, StoreManifest
@@ -37,12 +38,11 @@ from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Written
 from endive.kv.procedures import Call
 from endive.kv.read_view import ReadView, rows_of
-from endive.kv.serving import Service, collect_closed, settle
+from endive.kv.serving import Service, collect_closed, results_at, settle
 from endive.kv.sst.cache import BlockCache
-from endive.kv.sst.format import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from endive.kv.sst.lookup import NOT_CACHED, Row, find_cached, find_in_runs
 from endive.kv.sst.merge import KeyRange
-from endive.kv.transaction import RESERVED, Transaction, TransactionFunction, run_function
+from endive.kv.transaction import Transaction, TransactionFunction, checked_row, run_function
 from endive.kv.views import create_checkpoint, delete_checkpoint, refresh_checkpoint
 from endive.kv.writer import Writer
 from endive.logs import log_event
@@ -136,15 +136,15 @@ class Store(Closing):
 
     def put(self, key: bytes, value: bytes, await_durable: bool = True) -> Ticket:
         """Set `key` to `value`. With `await_durable` it is durable on return; without, the ticket says when it is."""
-        return self._write((_checked(key, value),), await_durable)
+        return self._write((checked_row(key, value),), await_durable)
 
     def delete(self, key: bytes, await_durable: bool = True) -> Ticket:
         """Remove `key`, if it has a value."""
-        return self._write((_checked(key, None),), await_durable)
+        return self._write((checked_row(key, None),), await_durable)
 
     def write(self, rows: Iterable[tuple[bytes, bytes | None]], await_durable: bool = True) -> Ticket:
         """Set keys to values, and remove keys whose value is None: all of them or none, for every reader."""
-        checked = [_checked(key, value) for key, value in rows]
+        checked = [checked_row(key, value) for key, value in rows]
         if not checked:
             raise ValueError("a batch needs at least one row")
         return self._write(checked, await_durable)
@@ -383,6 +383,15 @@ class Store(Closing):
             if self._service.serve():
                 self._maintenance.hurry()
 
+    def outcome(self, path: str) -> tuple[CallResult, ...] | None:
+        """Return how calls were decided, by the path of their `OutcomeUnknownError`; None: they may still be.
+
+        After `settle` they are. The results are of all calls that waited together, in the order in which they came.
+        `IntentionExpiredError`: they are no longer kept. `ConfigurationError`: the calls were not announced.
+        """
+        self.refresh()
+        return results_at(path, self.exchange)
+
     def settle(self) -> tuple[str, ...]:
         """Carry out all intentions that are pending now; return the names of those whose procedures are unknown here.
 
@@ -488,14 +497,3 @@ class Store(Closing):
     def _require_process(self) -> None:
         if os.getpid() != self._pid:
             raise ForkedError(self.driver.objects.url, self._pid, os.getpid())
-
-
-def _checked(key: bytes, value: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return a row that can be stored; one that cannot must not get into a batch with the rows of others."""
-    if type(key) is not bytes or not (value is None or type(value) is bytes):
-        raise TypeError(f"keys and values are bytes, not {type(key).__name__} and {type(value).__name__}")
-    if len(key) > KEY_BYTES_MAX or (value is not None and len(value) > VALUE_BYTES_MAX):
-        raise ValueError(f"a key may have {KEY_BYTES_MAX:,} bytes, a value {VALUE_BYTES_MAX:,}")
-    if key.startswith(RESERVED):
-        raise ValueError(f"keys that begin with {RESERVED!r} are reserved for the store")
-    return key, value

@@ -28,6 +28,17 @@ RESERVED = b"\x00endive\x00"
 """Keys that begin so are the store's own rows (`endive.kv.log.intentions`). Scans leave them out."""
 
 
+def checked_row(key: bytes, value: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return a row that can be stored; one that cannot must not get into a batch with the rows of others."""
+    if type(key) is not bytes or not (value is None or type(value) is bytes):
+        raise TypeError(f"keys and values are bytes, not {type(key).__name__} and {type(value).__name__}")
+    if len(key) > KEY_BYTES_MAX or (value is not None and len(value) > VALUE_BYTES_MAX):
+        raise ValueError(f"a key may have {KEY_BYTES_MAX:,} bytes, a value {VALUE_BYTES_MAX:,}")
+    if key.startswith(RESERVED):
+        raise ValueError(f"keys that begin with {RESERVED!r} are reserved for the store")
+    return key, value
+
+
 @dataclass
 class Transaction:
     """One state of the store as a function sees it: levels, recent rows, rows of functions before it, its own rows."""

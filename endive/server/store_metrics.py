@@ -11,7 +11,8 @@ COUNTERS = {
     "batches": ("endive_commit_batches_total", "Commit batches: each is one write to the object store."),
     "transactions": ("endive_transactions_total", "Transactions in commit batches."),
     "lost_races": ("endive_store_lost_races_total", "WAL entries that another writer took first."),
-    "announced_batches": ("endive_announced_batches_total", "Batches handed to the process that holds the epoch."),
+    "announced_batches": ("endive_announced_batches_total", "Batches announced for any process to carry out."),
+    "carried_by_others": ("endive_carried_by_others_total", "Announced batches that another process carried out."),
     "carried_for_others": ("endive_carried_for_others_total", "Batches of other processes that this one carried out."),
 }
 GAUGES = {

@@ -9,10 +9,10 @@ from unittest.mock import patch
 
 import pytest
 
-from endive.errors import IntentionExpiredError
-from endive.kv import Store
+from endive.errors import ConfigurationError, IntentionExpiredError, OutcomeUnknownError, StorageUnavailableError
+from endive.kv import CallResult, Store
 from endive.kv.log.helping import announce, collect_intentions
-from endive.kv.log.intentions import PREFIX, Intention
+from endive.kv.log.intentions import DONE, PREFIX, Intention
 from endive.kv.procedures import Call
 from endive.kv.sst.reading import NoCache
 from endive.objects import MemoryStore
@@ -228,3 +228,41 @@ def test_a_process_logs_which_one_has_carried_out_its_calls(caplog: pytest.LogCa
         assert events[0].facts["entry"] == owner.wal_end == other.wal_end  # type: ignore[attr-defined]
         assert owner.stats()["carried_by_others"] == owner.stats()["announced_batches"] == 1
         assert other.stats()["carried_for_others"] == 1
+
+
+# Results after an unknown outcome.
+
+
+def test_the_outcome_of_a_call_is_found_by_the_path_of_its_error() -> None:
+    with shared(MemoryStore()) as store:
+        store.transact(put(b"a", b""))
+        store._writer.helper._contention._busy_ms = 1e18
+        down = StorageUnavailableError("memory:", "it is down")
+        with (
+            patch.object(store._writer, "_own_entry_last", 0),
+            patch("endive.kv.log.combining.commit_batch", side_effect=down),
+            pytest.raises(OutcomeUnknownError) as raised,
+        ):
+            store.call("tests.add", 1, b"n")
+
+        assert store.outcome(raised.value.path) is None
+        assert store.settle() == ()
+        assert store.outcome(raised.value.path) == (CallResult(DONE, b"1"),)
+
+
+def test_only_announced_calls_have_an_outcome() -> None:
+    with shared(MemoryStore()) as store, pytest.raises(ConfigurationError, match="only announced calls"):
+        store.outcome("wal/00000000000000000007.sst")
+
+
+def test_the_outcome_of_an_expired_call_is_not_known() -> None:
+    with shared(MemoryStore()) as store, kept(1):
+        store.transact(put(b"a", b""))
+        old = announced(store, b"n")
+        store.settle()
+        for number in range(3):
+            store.transact(put(b"b%d" % number, b""))
+        store.collect_intentions()
+
+        with pytest.raises(IntentionExpiredError):
+            store.outcome(old.path)

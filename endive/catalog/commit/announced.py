@@ -9,16 +9,21 @@ every change in one WAL entry. The others find their results in that entry.
 its commit id is stored as that of any other commit. A conflict is decided, too, in an entry on the state that it was
 found in. A chain on a table that has changed since is void: its files are deleted, and the next one is built.
 
-**Who leads** is a guess that saves work. A process that finds itself alone leads. One that finds others waits for their
+**The leader** is a guess that saves work. A process that finds itself alone leads. One that finds others waits for their
 entry. When an entry has left its change out, the process with the first pending intention leads at once, and the others
 wait the longer, the more are before them: a leader that has died costs one such wait.
 
+**Abandoned intentions** are carried out by the next process that commits to the table. It sees them in the listing that
+ends every shared commit, so a process that is alone makes no request for this.
+
 **Set aside.** A change that cannot be decoded, or that fails by an error of the catalog, gets that as its result. An
 error of the leader's own access to files decides nothing about the changes of others, unless the intention is old: then
-its owner has had the time to do it, and others need not try for ever.
+its owner has had the time to do it, and others need not try for ever. An intention of a newer version is left to
+processes that know it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -46,7 +51,7 @@ from endive.catalog.model.catalog_records import CommitRecord, TableRecord
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
 from endive.catalog.operations.table_rows import TableView, find_table
-from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError
+from endive.errors import CommitConflictError, EndiveError, NotInCatalogError, OutcomeUnknownError
 from endive.kv.exchange import Exchange
 from endive.kv.log.intentions import FAILED, INTENTION_BYTES_MAX, TOPIC_DIGITS, CallResult, Decided, Intention
 from endive.kv.log.topics import AlreadyDecided, Verdict
@@ -63,8 +68,15 @@ OLD_ENTRIES = 1000
 """An intention that has been pending for so many WAL entries is set aside if it cannot be carried out."""
 CHANGES_MAX = 256
 """Changes of one chain; their manifest lists are written at the same time."""
+WAITS_MAX = 8
+"""A process waits for so many others before it leads. If more intentions are before its own, most are abandoned."""
 
 Outcome = Results | Stale | AlreadyCommitted
+
+
+def can_prepare(intention: Intention) -> bool:
+    """Whether this version of Endive can decode the changes of an intention, or set it aside as a damaged one."""
+    return all((call.procedure, call.version) == (NAME, VERSION) for call in intention.calls)
 
 
 def topic_of_table(identifier: Identifier) -> str:
@@ -117,6 +129,8 @@ class AnnouncedCommits:
         self._exchange = exchange
         self._chains = chains
         self._files = files
+        self._left: dict[str, frozenset[str]] = {}
+        """By topic: intentions of others that a commit here has left pending. They wait for others to come."""
         exchange.carriers.append(self.carry_out)
 
     def close(self) -> None:
@@ -126,6 +140,11 @@ class AnnouncedCommits:
 
     # The owner's part.
 
+    def has_company(self, identifier: Identifier) -> bool:
+        """Whether others have announced commits to a table, as far as this process knows; costs no request."""
+        topic = topic_of_table(identifier)
+        return not self._left.get(topic, frozenset()).issuperset(self._exchange.pending(topic))
+
     def commit(self, identifier: Identifier, queue: TableQueue, group: Sequence[Waiting]) -> bool:
         """Announce a group, and answer its members when they are decided; False: it cannot be announced.
 
@@ -133,10 +152,24 @@ class AnnouncedCommits:
         """
         if not self._exchange.is_shared:
             return False
+        topic = topic_of_table(identifier)
+        others = frozenset(self._exchange.pending(topic))
+        try:
+            return self._commit(topic, identifier, queue, group)
+        finally:
+            self._left.pop(topic, None)
+            left = others.intersection(self._exchange.pending(topic))
+            if left:
+                self._left[topic] = left
+
+    def _commit(self, topic: str, identifier: Identifier, queue: TableQueue, group: Sequence[Waiting]) -> bool:
+        if self._exchange.is_full:
+            with suppress(EndiveError):  # the own commit is tried next, and shows what is wrong
+                self.carry_out(topic)
+            return False
         calls = self._calls(identifier, group)
         if calls is None:
             return False
-        topic = topic_of_table(identifier)
         own = self._exchange.announce(topic, calls)
         try:
             with stage("commit.announced") as facts:
@@ -184,7 +217,7 @@ class AnnouncedCommits:
             before = tuple(name for name in names if name < own.name)
             if before != ahead:
                 is_first_look, ahead = ahead is None, before
-                waits = len(before) + (is_first_look and len(names) > 1)
+                waits = min(len(before), WAITS_MAX) + (is_first_look and len(names) > 1)
                 due_s = monotonic() + waits * self._lead_s(queue)
             if monotonic() < due_s and self._exchange.await_entry(due_s - monotonic()):
                 continue
@@ -249,8 +282,8 @@ class AnnouncedCommits:
         """Return the pending intentions on a topic, with changes up to a number; the own one in any case."""
         found: list[Taken] = [] if own is None else [own]
         count = 0
-        for intention in self._exchange.read(topic):
-            if own is not None and intention.name == own.name:
+        for intention in self._exchange.read(topic, can_prepare):
+            if not can_prepare(intention) or (own is not None and intention.name == own.name):
                 continue
             count += len(intention.calls)
             if count <= CHANGES_MAX:
@@ -265,7 +298,7 @@ class AnnouncedCommits:
     def _member(self, call: Call) -> Waiting | CallResult:
         try:
             one = decoded_change(call.argument)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with its bytes must not stop others
+        except Exception as error:  # noqa: BLE001 - a damaged change must not stop others
             return CallResult(FAILED, f"the change cannot be decoded: {type(error).__name__}: {error}".encode())
         for location, body in one.own_lists.items():
             own_manifests_of.add(location, body)

@@ -165,7 +165,8 @@ class TableCommitter:
         if len(decided) > 1 or not can_group(decided[0].change, decided[0].base):
             return False
         change = decided[0].change
-        return not applies or (change.has_files and self._queues.of(change.identifier).has_company)
+        queue = self._queues.of(change.identifier)
+        return not applies or (change.has_files and self._groups.has_company(change.identifier, queue))
 
     def _commit_in_group(self, one: _Decided, commit_id: str) -> CommittedTable:
         """Commit a change together with those of other threads that wait for its table."""

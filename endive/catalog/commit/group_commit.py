@@ -6,8 +6,8 @@ of rebased appends and one metadata file, of the last state, are written at the 
 of all members. Then one transaction puts all rows if the table is still at the version that the chain begins with, and
 otherwise none: the chain is computed again (`endive.catalog.commit.chains`).
 
-**Other processes.** A group that meets commits of other processes to its table is announced, and one process commits
-the groups of all of them as one chain (`endive.catalog.commit.announced`).
+**Other processes.** A group that meets commits of other processes to its table, or intentions of theirs, is announced,
+and one process commits the groups of all of them as one chain (`endive.catalog.commit.announced`).
 
 **Errors.** A conflict may be with a member before it in the chain, so it is raised only once the group is durable; if
 no member fits, on a state that was read after the members came. A member's error is its own. If the transaction's
@@ -80,6 +80,10 @@ class GroupCommitter:
             self._announced.close()
         self._chains.close()
 
+    def has_company(self, identifier: Identifier, queue: TableQueue) -> bool:
+        """Whether other processes commit to a table, or have announced commits to it; costs no request."""
+        return queue.has_company or (self._announced is not None and self._announced.has_company(identifier))
+
     def lead(self, queue: TableQueue, group: list[Waiting]) -> None:
         """Commit a group, and answer its members; unless interrupted, all of them."""
         identifier = group[0].change.identifier
@@ -103,7 +107,7 @@ class GroupCommitter:
     ) -> None:
         lost, is_fresh = 0, queue.is_contended
         while pending := [one for one in group if not one.is_answered]:
-            if queue.has_company and self._announced is not None:
+            if self._announced is not None and self.has_company(identifier, queue):
                 submitted[:] = pending
                 if self._announced.commit(identifier, queue, pending):
                     return

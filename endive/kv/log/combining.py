@@ -162,7 +162,8 @@ def _decided(
             if decided is not None:
                 return answered(Committed(state, (), decided=decided, known=known), own)
         else:
-            rank = sum(name < own.name for name in pending(state))
+            strange = {one.name for one in known if not one.is_known}  # their owners carry them out
+            rank = sum(name < own.name for name in pending(state) if name not in strange)
             is_at_work = state.wal_end > before
             polls = hints.polls * (1 + rank) if rank or is_at_work or hints.is_busy else 0
             before = state.wal_end

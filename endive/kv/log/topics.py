@@ -12,7 +12,7 @@ results and with a horizon that does not exclude them. The prepared rows may be 
 puts the rows compares the state with the one that it was prepared from, and puts nothing if they differ.
 
 **Prepared by several.** Two writers that prepare the same intentions both write files; only one of them gets its entry
-into the log first, and the other finds the results. Its files are nobody's, and it deletes them.
+into the log first, and the other finds the results. No row refers to its files, and it deletes them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -162,6 +163,7 @@ def test_a_conflict_is_decided_by_name(catalogs: list[EndiveCatalog], monkeypatc
     with pytest.raises(CommitStateUnknownException), catalogs[0].load_table(NAME).transaction() as transaction:
         transaction.remove_properties("a")
     own = next(iter(exchange._known.values()))
+    monkeypatch.setattr(committer_of(catalogs[1]), "has_company", lambda _: False)  # it has not seen the intention
     catalogs[1].load_table(NAME).transaction().remove_properties("a").commit_transaction()
     assert store_of(catalogs[1]).settle() == ()
 
@@ -215,6 +217,59 @@ def test_a_lone_process_announces_nothing(catalogs: list[EndiveCatalog]) -> None
     objects = store_of(catalogs[0]).driver.objects
     assert store_of(catalogs[0]).stats()["announced_batches"] == 0
     assert not list(objects.list(PREFIX))
+
+
+def test_a_lone_process_commits_what_a_dead_one_has_announced(
+    catalogs: list[EndiveCatalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogs[0].create_table(NAME, NUMBERS).append(numbers(1))
+    dying(catalogs[0], monkeypatch)
+    append_and_die(catalogs[0], 2)
+    table = catalogs[1].load_table(NAME)  # its listing shows the intention
+
+    table.append(numbers(3))
+
+    assert rows_of(catalogs[2].load_table(NAME)) == [1, 2, 3]
+    assert store_of(catalogs[1]).stats()["carried_for_others"] == 1
+    assert catalogs[2].kv.check() == []
+
+
+def test_a_commit_of_a_newer_version_is_left_and_tried_once(catalogs: list[EndiveCatalog]) -> None:
+    catalogs[0].create_table(NAME, NUMBERS)
+    exchange = store_of(catalogs[0]).exchange
+    newer = exchange.announce(TOPIC, (Call(PROCEDURE, VERSION + 1, b"{}"),))
+    meet_company(catalogs[1])
+    catalogs[1].load_table(NAME).append(numbers(1))
+    announced = store_of(catalogs[1]).stats()["announced_batches"]
+    catalogs[1].kv._committer._queues.of(NAME)._company_s = -inf  # it has met no other process for a while
+
+    catalogs[1].load_table(NAME).append(numbers(2))
+
+    assert rows_of(catalogs[2].load_table(NAME)) == [1, 2]
+    assert store_of(catalogs[1]).stats()["announced_batches"] == announced
+    assert store_of(catalogs[1]).settle() == (newer.name,)
+    exchange.refresh()
+    assert exchange.result(newer) is None
+
+
+def test_with_many_pending_commits_no_other_one_is_announced(
+    catalogs: list[EndiveCatalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("endive.kv.exchange.PENDING_MAX", 2)
+    catalogs[0].create_table(NAME, NUMBERS).append(numbers(1))
+    exchange = store_of(catalogs[0]).exchange
+    dying(catalogs[0], monkeypatch)
+    append_and_die(catalogs[0], 2)
+    exchange.announce(TOPIC, next(iter(exchange._known.values())).calls)
+    exchange.announce("f" * 16, (Call(PROCEDURE, VERSION + 1, b"{}"),))
+    meet_company(catalogs[1])
+
+    catalogs[1].load_table(NAME).append(numbers(3))
+
+    assert rows_of(catalogs[2].load_table(NAME)) == [1, 2, 3]
+    assert store_of(catalogs[1]).stats()["announced_batches"] == 0
+    assert store_of(catalogs[1]).stats()["carried_for_others"] == 2
+    assert catalogs[2].kv.check() == []
 
 
 def test_errors_survive_their_record() -> None:
