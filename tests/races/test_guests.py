@@ -1,4 +1,4 @@
-"""The explorer on guests of an exclusive writer: each call takes effect once, whoever carries it out.
+"""The explorer on guests of an exclusive writer: each call takes effect once, by its owner or another.
 
 Every search prints its number of states (`pytest -s`).
 """

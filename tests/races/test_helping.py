@@ -37,7 +37,7 @@ ABANDONED, OF_THE_DEAD = abandoned(OBJECTS, STATE, "d")
 A: dict[str, Program] = {"owner a": partial(helping, "a", STATE)}
 B: dict[str, Program] = {"owner b": partial(helping, "b 0", STATE)}
 C: dict[str, Program] = {"owner c": partial(helping, "c", STATE)}
-GONE: dict[str, Program] = {"owner g, who gives up": partial(giving_up, "g", STATE)}
+GONE: dict[str, Program] = {"owner g, gives up": partial(giving_up, "g", STATE)}
 FUNCTION: dict[str, Program] = {"writer f": partial(committing, "f", STATE)}
 RECORDED: dict[str, Program] = {
     "recorded r": partial(recording, "r", STATE),
@@ -45,7 +45,7 @@ RECORDED: dict[str, Program] = {
 }
 EXCLUSIVE: dict[str, Program] = {"exclusive writer": partial(helping_exclusively, "e")}
 FORGETTING: dict[str, Program] = {"forgetting": partial(forgetting, STATE)}
-BACK: dict[str, Program] = {"owner d, who is back": partial(deciding, OF_THE_DEAD, STATE)}
+BACK: dict[str, Program] = {"owner d, back again": partial(deciding, OF_THE_DEAD, STATE)}
 FILES: dict[str, Program] = {
     "d needs its file": partial(needing, "d"),
     "collecting files": partial(collecting_files, STATE),

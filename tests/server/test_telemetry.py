@@ -42,6 +42,8 @@ def test_the_time_of_commits_is_split_into_stages(application: Application) -> N
     assert int(lines['endive_commit_batch_size_count{warehouse="lake"}']) == counts[0]
     assert int(lines['endive_commit_batches_total{warehouse="lake"}']) >= counts[0]
     assert any(line.startswith("endive_store_requests_total") for line in lines)
+    for series in ("announced_batches", "carried_by_others", "carried_for_others"):
+        assert lines[f'endive_{series}_total{{warehouse="lake"}}'] == "0"
 
 
 def test_series_of_metrics_are_well_formed(application: Application) -> None:

@@ -172,7 +172,7 @@ def test_a_commit_carries_out_what_others_have_announced() -> None:
         assert store.stats()["carried_for_others"] == 1
 
 
-def test_an_owner_under_load_is_answered_by_whoever_carries_it_out() -> None:
+def test_an_owner_under_load_gets_the_result_that_was_recorded() -> None:
     objects = MemoryStore()
     with shared(objects) as store:
         store.transact(put(b"a", b""))
