@@ -202,7 +202,7 @@ class GroupCommit:
         return () if waiting.is_empty else (waiting,)
 
     def done(self, batches: Iterable[Batch]) -> None:
-        """Count batches that are over; before their callers are answered: these could come back and be counted twice."""
+        """Count batches that are over, before their callers are answered: these could come back and count twice."""
         for batch in batches:
             self.batches += 1
             self.functions += len(batch.functions)

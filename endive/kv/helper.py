@@ -54,7 +54,7 @@ class Helper:
             self.delete((committed.own.path,))
 
     def served(self, names: Sequence[str], outcomes: Sequence[Outcome]) -> None:
-        """Take in what a durable entry of an exclusive writer has done with intentions: carried out, or found closed."""
+        """Count intentions that a durable entry of an exclusive writer has carried out, and delete closed ones."""
         self.carried_for_others += sum(outcome.value is not None for outcome in outcomes)
         found = zip(names, outcomes, strict=True)
         self.delete(PREFIX + name for name, outcome in found if outcome.value is None and outcome.error is None)

@@ -101,7 +101,7 @@ def results_at(path: str, exchange: Exchange) -> tuple[CallResult, ...] | None:
     """Return the results of an intention by its path, as far as this process knows; None: it is not decided."""
     name = path.removeprefix(PREFIX)
     if not is_name(name):
-        raise ConfigurationError(path, ["it is not the path of an intention: only announced calls have a stored result"])
+        raise ConfigurationError(path, ["not the path of an intention: only announced calls have a stored result"])
     decided = exchange.result(Intention(name, ()))
     return None if decided is None else decided.results
 

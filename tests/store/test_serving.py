@@ -1,4 +1,4 @@
-"""Intentions that stay pending: an exclusive writer does not look at them again and again, and nobody waits for them."""
+"""Intentions that stay pending: an exclusive writer tries them once, and they are in the way of no others."""
 
 import logging
 from collections.abc import Iterator

@@ -9,9 +9,9 @@ every change in one WAL entry. The others find their results in that entry.
 its commit id is stored as that of any other commit. A conflict is decided, too, in an entry on the state that it was
 found in. A chain on a table that has changed since is void: its files are deleted, and the next one is built.
 
-**The leader** is a guess that saves work. A process that finds itself alone leads. One that finds others waits for their
-entry. When an entry has left its change out, the process with the first pending intention leads at once, and the others
-wait the longer, the more are before them: a leader that has died costs one such wait.
+**The leader** is a guess that saves work. A process that finds itself alone leads. If it finds others, it waits for an
+entry of theirs. When an entry has left its change out, the process with the first pending intention leads at once, and
+the others wait the longer, the more are before them: a leader that has died costs one such wait.
 
 **Abandoned intentions** are carried out by the next process that commits to the table. It sees them in the listing that
 ends every shared commit, so a process that is alone makes no request for this.
