@@ -97,7 +97,7 @@ class VirtualProcess:
                 self.latencies_ms.append(took_ms)
             others = done.entry - 1 - last if done.entry and last >= 0 else 0
             state, last = done.state, done.entry or last
-            contention.learn(done, self.cluster.now_ms, took_ms, others)
+            contention.update(done, self.cluster.now_ms, took_ms, others)
             if done.own is not None:
                 self.announced += 1
                 self.cluster.start(self.machine, delete_intention(done.own))

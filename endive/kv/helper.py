@@ -44,10 +44,10 @@ class Helper:
         """Return the guesses for the next commit; `is_last`: the newest known entry is this process's."""
         return self._contention.hints(1000 * monotonic(), is_last)
 
-    def learn(self, committed: Committed, took_s: float, others: int) -> None:
+    def update(self, committed: Committed, took_s: float, others: int) -> None:
         """Take in a commit; `others`: entries that other processes have written since this one's last."""
         self.known = committed.known
-        self._contention.learn(committed, 1000 * monotonic(), 1000 * took_s, others)
+        self._contention.update(committed, 1000 * monotonic(), 1000 * took_s, others)
         self._count(committed)
         self.delete(PREFIX + name for name in committed.closed)
         if committed.own is not None:

@@ -358,7 +358,7 @@ class Writer:
                 self._turn_s = monotonic() + self._turns.after_commit(took_s, others)
         elif committed.own is not None:  # another process has carried it out
             self._met_s = monotonic()
-        self.helper.learn(committed, took_s, others)
+        self.helper.update(committed, took_s, others)
 
     def _help(self) -> None:
         """Carry out intentions of others while nothing of this process waits. They would do it themselves, later."""

@@ -84,7 +84,7 @@ class HelpingRun(SharedRun):
                         done = yield from commit_calls(state, calls, NoCache(), hints, machine.name)
                         self._answered(calls, done)
                         now_ms, state, last = self.cluster.now_ms, done.state, done.entry or last
-                        contention.learn(done, now_ms, now_ms - begun_ms, 0)
+                        contention.update(done, now_ms, now_ms - begun_ms, 0)
                         if done.own is not None and rng.random() < 0.8:
                             yield from delete_intention(done.own)
             except EndiveError as error:

@@ -16,7 +16,7 @@ def learned(entry_ms: float, cycle_ms: float, commits: int = 30) -> Hints:
     for number in range(1, commits):
         end = 2 * number
         committed = Committed(replace(state, wal_end=end), (), entry=end)
-        contention.learn(committed, 2 * cycle_ms * number, entry_ms, others=1)
+        contention.update(committed, 2 * cycle_ms * number, entry_ms, others=1)
     return contention.hints(2 * cycle_ms * commits, is_last=False)
 
 

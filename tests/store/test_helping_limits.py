@@ -135,7 +135,7 @@ def test_a_writer_that_was_helped_expects_company_the_next_time() -> None:
         contention = Contention()
         assert not contention.hints(0.0, is_last=False).is_busy
 
-        contention.learn(Committed(state_of(store), (), own=own, decided=Decided("another", ())), 0.0, 10.0, 0)
+        contention.update(Committed(state_of(store), (), own=own, decided=Decided("another", ())), 0.0, 10.0, 0)
 
         assert contention.hints(1000.0, is_last=False).is_busy
         assert not contention.hints(10_000.0, is_last=False).is_busy

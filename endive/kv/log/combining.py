@@ -80,13 +80,13 @@ class Contention:
         self._entry_ms = Hints().entry_ms
         self._cycle_ms = 0.0
         self._seen_ms, self._seen_end = -inf, 0
-        """When this writer has learned last, and the last entry then."""
+        """When this writer was updated last, and the last entry then."""
 
     def hints(self, now_ms: float, is_last: bool) -> Hints:
         """Return the guesses for the next commit; `is_last`: the newest known entry is this writer's."""
         return Hints(now_ms - self._busy_ms < BUSY_MS, is_last, self._entry_ms, self._cycle_ms)
 
-    def learn(self, committed: Committed, now_ms: float, took_ms: float, others: int) -> None:
+    def update(self, committed: Committed, now_ms: float, took_ms: float, others: int) -> None:
         """Take in a commit; `others`: entries that others have written since this writer's last one."""
         own = () if committed.own is None else (committed.own.name,)
         strange = (one.name for one in committed.known if not one.is_known)  # they may be there for long
@@ -96,9 +96,9 @@ class Contention:
             self._busy_ms = now_ms
         if committed.entry and not committed.losses and committed.own is None:
             self._entry_ms += 0.2 * (took_ms - self._entry_ms)
-        self._learn_cycle(now_ms, committed.state.wal_end)
+        self._update_cycle(now_ms, committed.state.wal_end)
 
-    def _learn_cycle(self, now_ms: float, wal_end: int) -> None:
+    def _update_cycle(self, now_ms: float, wal_end: int) -> None:
         """Take in how many entries there are since the last commit of this writer, if that was not long ago."""
         entries, since_ms = wal_end - self._seen_end, now_ms - self._seen_ms
         self._seen_ms, self._seen_end = now_ms, wal_end
