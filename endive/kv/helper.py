@@ -30,6 +30,8 @@ class Helper:
         """Recorded with every intention that this process carries out."""
         self.known: tuple[Intention, ...] = ()
         """Intentions that were read and may still be pending."""
+        self.tried: frozenset[str] = frozenset()
+        """Intentions that the last batch of an exclusive writer has tried to carry out, or could not."""
         self.announced = 0
         """Batches of this process that were announced."""
         self.carried_by_others = 0

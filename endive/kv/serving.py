@@ -65,10 +65,11 @@ class Service:
         before = helper.carried_for_others
         if pending(self._writer.state):
             self._writer.group.submit(_nothing).wait()
+        on_topics = self._exchange.names()
         self._exchange.carry_out_pending()
         self._writer.refresh()
         is_carried = helper.carried_for_others > before
-        self._left = frozenset() if is_carried else names
+        self._left = frozenset() if is_carried else names & helper.tried.union(on_topics)
         return is_carried
 
 

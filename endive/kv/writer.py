@@ -172,7 +172,10 @@ class Writer:
             return ()
         helper = self.helper
         helper.known = yield from read_intentions(state, helper.known)
-        return to_carry_out(helper.known, None)
+        chosen = to_carry_out(helper.known, None)
+        strange = (one for one in helper.known if not one.is_known)
+        helper.tried = frozenset(one.name for one in (*chosen, *strange))
+        return chosen
 
     def _base(self, batch: Batch) -> StoreState | None:
         """Return the state to compute a batch from; None: one before it has failed, and it waits again."""
@@ -395,8 +398,8 @@ class Writer:
             for one in durable:
                 if one.prepared is not None:
                     self.helper.served(one.helped, one.prepared.outcomes[len(one.functions) :])
-                if one.after is not None:
-                    self._combine(one.after)
+                if one.after is not None:  # its listing is as old as the state that it was computed from
+                    self._combine(replace(one.after, intentions=self.state.intentions))
                     self._own_entry_last = one.after.wal_end
             self.pipeline.remove(durable)
             self.group.done(durable)

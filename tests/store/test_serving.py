@@ -11,6 +11,7 @@ import pytest
 
 from endive.errors import ConfigurationError, IntentionExpiredError, OutcomeUnknownError, StorageUnavailableError
 from endive.kv import CallResult, Store
+from endive.kv.log.committing import append_exclusive
 from endive.kv.log.helping import announce, collect_intentions
 from endive.kv.log.intentions import DONE, PREFIX, Intention
 from endive.kv.procedures import Call
@@ -65,6 +66,32 @@ def test_an_exclusive_writer_tries_again_when_another_intention_has_come() -> No
         assert decided(store, gone) is not None
         assert decided(store, left) is None
         assert store.get(b"n") == b"1"
+
+
+def test_an_entry_that_lands_does_not_hide_an_intention_that_has_come_meanwhile() -> None:
+    with exclusive(MemoryStore()) as store:
+        found: list[Intention] = []
+
+        def append_late(*arguments: Any) -> Steps[None]:
+            found.append(announced(store, b"n"))
+            store.refresh()
+            yield from append_exclusive(*arguments)
+
+        with patch("endive.kv.writer.append_exclusive", append_late):
+            store.transact(put(b"b", b""))
+
+        assert store._writer.state.intentions == (found[0].name,)
+
+
+def test_an_intention_that_an_attempt_did_not_see_is_tried_again() -> None:
+    with exclusive(MemoryStore()) as store:
+        gone = announced(store, b"n")
+        with patch("endive.kv.writer.pending", lambda _: ()), patch("endive.kv.serving.SERVE_S", 0.05):
+            store.poll()
+        assert decided(store, gone) is None
+        store.poll()
+
+        assert decided(store, gone) is not None
 
 
 def test_an_exclusive_writer_deletes_an_intention_that_is_decided_and_compacted() -> None:
