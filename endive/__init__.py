@@ -12,8 +12,10 @@ The packages, bottom first; imports go down, never up:
 
 * `wording`, `errors`, `rng`, `timing`, `files`: used by everything else.
 * `protocol`, `objects`, `drivers`: protocols as generators of requests, object stores, and the drivers between them.
+* `testing`: a model checker, virtual time and fault injection for protocols.
 * `kv`: a key-value store on a bucket.
 * `catalog`: Iceberg tables on that store, and the plug-in for PyIceberg.
+* `server`: Iceberg's REST protocol on that catalog.
 * `sim`: the simulator of Iceberg's optimistic concurrency control.
 * `spark`, `pipeline`, `report`: the Spark data source, sweeps of simulations, charts and the report.
 * `cli`: the `endive` command.

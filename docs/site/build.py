@@ -24,8 +24,10 @@ PAGES = ROOT / "build" / "site-pages"
 SITE = ROOT / "build" / "site"
 GUIDES = ["simulator", "sweeps", "report", "catalog", "server", "server-security", "store", "spark", "engine"]
 BACKGROUND = ["architecture", "formats", "testing", "testing-protocols", "glossary", "sources"]
+AT_THE_ROOT = ["CHANGELOG", "CONTRIBUTING", "SECURITY", "CODE_OF_CONDUCT"]
 MODULES = [
-    *("endive", "endive.catalog", "endive.catalog.pyiceberg", "endive.kv", "endive.objects"),
+    *("endive", "endive.catalog", "endive.catalog.pyiceberg", "endive.server"),
+    *("endive.kv", "endive.objects"),
     *("endive.pipeline", "endive.spark", "endive.report"),
     *("endive.sim.simulation", "endive.sim.transaction", "endive.sim.storage", "endive.sim.catalog"),
     *("endive.testing", "endive.errors", "endive.extras", "endive.logs"),
@@ -37,8 +39,8 @@ def main() -> int:
     """Write the pages, and let Sphinx build them."""
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("site"))
-    for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
-        shutil.copy(ROOT / name, PAGES / name.lower())
+    for name in AT_THE_ROOT:
+        shutil.copy(ROOT / f"{name}.md", PAGES / f"{name.lower()}.md")
     for page in PAGES.rglob("*.md"):
         page.write_text(_relinked(page), encoding="utf-8")
     (PAGES / "cli.md").write_text("\n".join(cli_help()), encoding="utf-8")
@@ -52,7 +54,7 @@ def main() -> int:
 def _relinked(page: Path) -> str:
     """Return a page's text with links to pages of the site kept, and links to other files turned into their text."""
     text = page.read_text(encoding="utf-8").replace("](docs/", "](").replace("](../CHANGELOG.md", "](changelog.md")
-    text = re.sub(r"\]\((CHANGELOG|CONTRIBUTING|SECURITY)\.md", lambda name: f"]({name[1].lower()}.md", text)
+    text = re.sub(rf"\]\(({'|'.join(AT_THE_ROOT)})\.md", lambda name: f"]({name[1].lower()}.md", text)
 
     def kept(link: re.Match[str]) -> str:
         target = link[2]
@@ -72,7 +74,7 @@ def index() -> Iterator[str]:
         ("Begin", ["tutorial"]),
         ("Guides", GUIDES),
         ("Reference", ["cli", "reference"]),
-        ("Background", [*background, "contributing", "security", "changelog"]),
+        ("Background", [*background, "contributing", "code_of_conduct", "security", "changelog"]),
         ("Decisions", decisions),
     ):
         yield "\n".join(["```{toctree}", f":caption: {caption}", ":maxdepth: 1", "", *pages, "```", ""])

@@ -26,6 +26,8 @@ def test_the_site_builds_strictly_and_without_a_network() -> None:
     site = ROOT / "build" / "site"
     for page in ("index", "tutorial", "catalog", "cli", "reference", "decisions/0001-time-in-whole-nanoseconds"):
         assert (site / f"{page}.html").exists()
-    assert "EndiveCatalog" in (site / "reference.html").read_text(encoding="utf-8")
+    reference = (site / "reference.html").read_text(encoding="utf-8")
+    assert "EndiveCatalog" in reference
+    assert "serve_in_background" in reference
     assert "endive catalog expire" in (site / "cli.html").read_text(encoding="utf-8")
     shutil.rmtree(ROOT / "build" / "site-pages")
