@@ -99,7 +99,7 @@ def test_a_crash_at_any_point_leaves_nothing_wrong(
 
     kv.export_metadata(NAME)
     assert planned(kv) == expected
-    assert check(kv.store, kv.files).leftovers == 0
+    assert check(kv.store, kv.files).pending_deletions == 0
     assert unswept(store) == ()
     assert file_rows(store) == FILES
     assert kv.check() == []
@@ -123,7 +123,7 @@ def test_the_check_does_not_report_pending_deletions_as_damage(
     catalog.kv.export_metadata(NAME)
     report = check(catalog.kv.store, catalog.kv.files)
     assert report.findings == []
-    assert report.leftovers > 0
+    assert report.pending_deletions > 0
     stray = file_keys(table.metadata.table_uuid, 7) + b"s"
     store.rows[stray] = next(body for key, body in store.rows.items() if key.startswith(b"__files/"))
 

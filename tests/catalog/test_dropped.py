@@ -88,7 +88,7 @@ def test_what_a_crash_leaves_is_harmless_and_cleared_by_the_next_maintenance(
     assert kv.check() == []
 
 
-def test_rows_of_a_lost_record_are_no_leftovers(kv: KVCatalog, table: Table, store: Counting) -> None:
+def test_rows_of_a_lost_record_are_no_pending_deletions(kv: KVCatalog, table: Table, store: Counting) -> None:
     die_in_drop(kv, store, 1)
     del store.rows[dropped_key(table.metadata.table_uuid)]
 

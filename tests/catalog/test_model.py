@@ -280,7 +280,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def no_row_is_without_a_table(self) -> None:
         rows = self.catalog.store.read(check_rows)
-        assert (rows.findings, rows.leftovers) == ([], 0)
+        assert (rows.findings, rows.pending_deletions) == ([], 0)
 
 
 class HelpedMachine(Machine):

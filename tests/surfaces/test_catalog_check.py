@@ -29,8 +29,8 @@ def files_of(lake: Lake, pattern: str) -> list[Path]:
     return found
 
 
-def faults_of(lake: Lake, *words: str) -> list[str]:
-    found = lake.json("check", *words, code=1)["faults"]
+def findings_of(lake: Lake, *words: str) -> list[str]:
+    found = lake.json("check", *words, code=1)["findings"]
     assert found
     return [f"{one['place']}: {one['problem']}" for one in found]
 
@@ -46,23 +46,26 @@ def test_nothing_is_wrong_with_a_catalog_that_was_used(filled: Lake) -> None:
     filled("rename", "db.empty", "db.hollow")
     filled("expire", "db.events", "--older-than", "0s", "--keep", "2")
 
+    checked = {"tables": 2, "snapshots": 2, "manifests": 5, "files": 4}
+    old_names = {"faults": [], "looked_at": checked, "leftover_rows": 0}
     assert filled.json("check", "--data-files") == {
-        "faults": [],
-        "looked_at": {"tables": 2, "snapshots": 2, "manifests": 5, "files": 4},
-        "leftover_rows": 0,
+        "findings": [],
+        "checked": checked,
+        "pending_deletions": 0,
+        **old_names,
     }
     assert filled("check").out.endswith("; 0 findings\n")
-    assert filled.json("check", "db.hollow")["looked_at"]["tables"] == 1
+    assert filled.json("check", "db.hollow")["checked"]["tables"] == 1
 
 
 def test_rows_of_an_interrupted_drop_are_no_finding(filled: Lake) -> None:
     filled("create", "db.other", "--schema", "id long")
     filled.tamper(lambda tx: drop_table(tx, ("db", "events"), None))  # and no more than that
 
-    assert filled.json("check")["leftover_rows"] > 4
+    assert filled.json("check")["pending_deletions"] > 4
     assert "which is harmless" in filled("check").out
     filled("orphans", "db.other", "--delete")
-    assert filled.json("check")["leftover_rows"] == 0
+    assert filled.json("check")["pending_deletions"] == 0
 
 
 def test_a_purge_that_was_interrupted_is_finished_by_the_same_command(filled: Lake) -> None:
@@ -101,7 +104,7 @@ def test_files_that_are_missing_or_spoilt(
     path = files_of(filled, pattern)[0]
     damage(path)
 
-    (fault,) = faults_of(filled)
+    (fault,) = findings_of(filled)
 
     assert fault.startswith("db.events: ")
     assert path.name in fault
@@ -113,7 +116,7 @@ def test_a_metadata_file_that_says_something_else(filled: Lake) -> None:
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"properties": {"somebody": "changed it"}}))
 
-    (fault,) = faults_of(filled)
+    (fault,) = findings_of(filled)
 
     assert path.name in fault
     assert "does not show what the records say" in fault
@@ -124,7 +127,7 @@ def test_data_files_are_checked_if_asked(filled: Lake) -> None:
     path.unlink()
 
     assert "0 findings" in filled("check").out
-    (fault,) = faults_of(filled, "--data-files")
+    (fault,) = findings_of(filled, "--data-files")
     assert path.name in fault
     assert "the data file is missing" in fault
 
@@ -269,7 +272,7 @@ def test_rows_that_are_spoilt_missing_or_too_many(filled: Lake, damage: str) -> 
     work, expected = ROW_DAMAGES[damage]
     filled.tamper(work)
 
-    assert expected in "\n".join(faults_of(filled))
+    assert expected in "\n".join(findings_of(filled))
     assert "finding: " in filled("check", code=1).out
 
 
@@ -280,7 +283,7 @@ def test_a_damaged_store_is_checked_as_far_as_it_can_be(filled: Lake) -> None:
     path = max((filled.directory / "_endive" / "wal").iterdir())
     path.write_bytes(path.read_bytes()[:-3])
 
-    faults = faults_of(filled)
+    faults = findings_of(filled)
 
     assert faults[0].startswith(f"_endive/wal/{path.name}: ")
     assert "its tables were not checked" in faults[-1]

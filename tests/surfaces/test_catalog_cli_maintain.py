@@ -27,7 +27,7 @@ def test_what_maintenance_does_and_says(filled: Lake) -> None:
     assert summary.startswith("maintained 1 table; 2 snapshots expired; ")
     assert summary.endswith("; 0 failures")
     assert rows_of(filled) == list(range(8))
-    assert filled.json("check")["faults"] == []
+    assert filled.json("check")["findings"] == []
 
 
 def test_the_log_of_the_store_is_compacted(filled: Lake) -> None:
@@ -67,4 +67,4 @@ def test_it_keeps_running_until_it_is_stopped(filled: Lake) -> None:
         assert process.wait(60) == -signal.SIGTERM
 
     assert [len(one["tables"]) for one in rounds] == [1, 1, 1]
-    assert filled.json("check")["faults"] == []
+    assert filled.json("check")["findings"] == []

@@ -45,7 +45,7 @@ def test_a_restore_says_what_it_changes_and_can_be_undone(filled: Lake) -> None:
     filled("restore", report["undo"], "--yes")
     assert rows_of(filled) == list(range(10))
     assert filled.json("show", "db.later")["table"] == "db.later"
-    assert filled.json("check")["faults"] == []
+    assert filled.json("check")["findings"] == []
 
 
 def test_a_clone_is_a_catalog_of_its_own(filled: Lake, tmp_path: Path) -> None:
@@ -61,5 +61,5 @@ def test_a_clone_is_a_catalog_of_its_own(filled: Lake, tmp_path: Path) -> None:
     assert held["clone"] == f"file://{target}"
     assert "was cloned from it" in filled("checkpoint", held["name"], "--drop", code=2).err
     assert "there is a catalog already" in filled("clone", str(target), code=2).err
-    assert clone.json("check")["faults"] == filled.json("check")["faults"] == []
+    assert clone.json("check")["findings"] == filled.json("check")["findings"] == []
     filled("checkpoint", held["name"], "--drop", "--force")

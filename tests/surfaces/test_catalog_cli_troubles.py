@@ -51,7 +51,7 @@ def test_a_purge_of_an_imported_table_names_the_files_that_would_go(filled: Lake
 
     importer("drop", "new.events", "--yes")
     assert "0 findings" in importer("check").out  # nothing of it is left
-    assert importer.json("check")["leftover_rows"] == 0
+    assert importer.json("check")["pending_deletions"] == 0
 
 
 def test_a_purge_names_every_folder_that_files_would_go_from(filled: Lake, tmp_path: Path) -> None:

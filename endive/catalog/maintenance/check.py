@@ -45,7 +45,7 @@ class CatalogReport:
     manifests: int = 0
     files: int = 0
     """Data and delete files in the manifests of the snapshots, each once."""
-    leftovers: int = 0
+    pending_deletions: int = 0
     """Rows of dropped tables and expired snapshots that are still to be deleted: harmless."""
     findings: list[Finding] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class CatalogReport:
         self.snapshots += other.snapshots
         self.manifests += other.manifests
         self.files += other.files
-        self.leftovers += other.leftovers
+        self.pending_deletions += other.pending_deletions
         self.findings += other.findings
 
 
@@ -76,7 +76,7 @@ def check(
         total = len(store.read(lambda tx: table_rows.load_table(tx, name)).snapshots)
         return _check_table(store, files, name, data_files, lambda done: progress(done, total))
     rows = store.read(check_rows)
-    report = CatalogReport(findings=rows.findings, leftovers=rows.leftovers)
+    report = CatalogReport(findings=rows.findings, pending_deletions=rows.pending_deletions)
     for name in rows.tables:
         before = report.snapshots
         try:

@@ -40,7 +40,7 @@ class RowsReport:
     findings: list[Finding]
     snapshots: int
     """Number of the snapshots' rows."""
-    leftovers: int
+    pending_deletions: int
     """Rows of dropped tables and expired snapshots that are still to be deleted: harmless."""
 
 
@@ -86,12 +86,12 @@ def check_rows(tx: StoreTransaction) -> Steps[RowsReport]:
         findings += _strays(spaces, known | left)
         findings += check_uuids(catalog, records, spaces[keys.UUIDS])
     if len(snapshots) == len(spaces[keys.SNAPSHOTS]):
-        rows = tuple(row for row in spaces[keys.FILES] if not _is_leftover(row[0], left, pending))
+        rows = tuple(row for row in spaces[keys.FILES] if not _is_pending_deletion(row[0], left, pending))
         findings += _strays_of_snapshots(rows, snapshots)
-    leftovers = sum(_uuid_of(key, space) in left for space in BY_UUID for key, _ in spaces[space])
-    leftovers += sum(_is_leftover(key, set(), pending) for key, _ in spaces[keys.FILES])
+    pending_deletions = sum(_uuid_of(key, space) in left for space in BY_UUID for key, _ in spaces[space])
+    pending_deletions += sum(_is_pending_deletion(key, set(), pending) for key, _ in spaces[keys.FILES])
     names = [record.identifier for record in records]
-    return RowsReport(names, findings + _shared_uuids(records), len(spaces[keys.SNAPSHOTS]), leftovers)
+    return RowsReport(names, findings + _shared_uuids(records), len(spaces[keys.SNAPSHOTS]), pending_deletions)
 
 
 SPACES = (
@@ -134,7 +134,7 @@ def _read(
     return good, findings
 
 
-def _is_leftover(key: bytes, dropped: set[str], pending: set[str]) -> bool:
+def _is_pending_deletion(key: bytes, dropped: set[str], pending: set[str]) -> bool:
     """Whether a file's row is of a dropped table, or of a snapshot that has expired."""
     uuid, snapshot_id = _text(key).removeprefix(keys.FILES).split("/")[:2]
     return uuid in dropped or f"{uuid}/{snapshot_id}" in pending

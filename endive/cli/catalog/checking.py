@@ -77,21 +77,23 @@ def _store_findings(url: str, settings: dict[str, str]) -> list[Finding]:
 
 
 def _print(findings: list[Finding], report: CatalogReport, as_json: bool) -> None:
-    figures = {
+    checked = {
         "tables": report.tables,
         "snapshots": report.snapshots,
         "manifests": report.manifests,
         "files": report.files,
     }
     if as_json:
-        document = {"faults": [asdict(one) for one in findings], "looked_at": figures}
-        print_json(document | {"leftover_rows": report.leftovers})
+        rows = [asdict(one) for one in findings]
+        names_until_0_1 = {"faults": rows, "looked_at": checked, "leftover_rows": report.pending_deletions}
+        document = {"findings": rows, "checked": checked, "pending_deletions": report.pending_deletions}
+        print_json(document | names_until_0_1)
         return
     for one in findings:
         output.print(f"[red]finding:[/] {output.escape(str(one))}", soft_wrap=True)
-    looked_at = ", ".join(counted(count, what.removesuffix("s")) for what, count in figures.items())
-    if report.leftovers:
-        rows = f"{counted(report.leftovers, 'row')} of dropped tables or expired snapshots"
+    if report.pending_deletions:
+        left = f"{counted(report.pending_deletions, 'row')} of dropped tables or expired snapshots"
         words = "left by a crash or still being deleted, which is harmless"
-        output.print(f"{rows}: {words}; the next `endive catalog expire` or `orphans --delete` deletes them")
-    output.print(f"checked {looked_at}; {counted(len(findings), 'finding')}")
+        output.print(f"{left}: {words}; the next `endive catalog expire` or `orphans --delete` deletes them")
+    counts = ", ".join(counted(count, what.removesuffix("s")) for what, count in checked.items())
+    output.print(f"checked {counts}; {counted(len(findings), 'finding')}")
