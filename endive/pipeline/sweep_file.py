@@ -45,7 +45,6 @@ ERRORS_SHOWN = 10
 LOAD_KEY = re.compile(r"(transaction|workload\.[^.]+)\.(inter_arrival|writers)(\..*)?")
 """Keys that set the offered load: of all transactions, or of a class."""
 
-NOT_LIST = ("members", "experiments", "variations")
 LISTED = "experiments are listed one by one in [[list]] tables"
 
 

@@ -1,4 +1,8 @@
-"""Round trips of a cold `load_catalog` and `load_table`, at an age of two thousand snapshots."""
+"""Round trips of a cold `load_catalog` and `load_table`, at an age of two thousand snapshots.
+
+Counted are the store's requests. With metadata files that are written before the acknowledgement, a load also asks
+whether the file exists: `test_object_files` counts that request.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

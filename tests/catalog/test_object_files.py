@@ -68,6 +68,18 @@ def test_a_commit_without_files_takes_three_requests(server: CountingServer, cat
     assert summary(server.take_requests())["requests"] == 3
 
 
+def test_a_cold_load_of_a_table_asks_once_for_its_metadata_file(server: CountingServer, catalog: EndiveCatalog) -> None:
+    table = catalog.create_table("db.t", ROWS.schema)
+    table.append(ROWS)
+    with closing(EndiveCatalog("cold", uri=catalog.properties["uri"], **server.properties)) as cold:
+        server.take_requests()
+        cold.load_table("db.t")
+        kinds = requests_by_kind(server.take_requests())
+
+    assert kinds["HEAD"] == 1  # does the metadata file exist?
+    assert set(kinds) == {"LIST", "HEAD"}  # is there a newer manifest, or a newer WAL entry?
+
+
 def test_every_reader_finds_the_files(server: CountingServer, catalog: EndiveCatalog) -> None:
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "kind"))
     odd = ["a/b", "ä ö", "50%", "x=y&z", "#?", "+", "..", "a b"]

@@ -11,10 +11,10 @@ from endive.kv.log.committing import append_exclusive
 from endive.kv.log.opening import open_writer
 from endive.kv.log.state import state_at
 from endive.kv.log.wal import WalEntry
-from endive.kv.maintenance.compactor import claim_compactor, compact_levels, compact_wal
+from endive.kv.maintenance.compactor import compact_levels, compact_wal
 from endive.kv.maintenance.garbage_collector import collect_garbage
 from endive.kv.manifest_format import MANIFESTS
-from endive.kv.sst.lookup import find_in_entries, find_in_runs
+from endive.kv.sst.lookup import find_in_runs
 from endive.kv.sst.reading import NoCache
 from endive.kv.views import newest_view
 from endive.protocol.requests import Steps, ask, elsewhere
@@ -22,6 +22,7 @@ from endive.protocol.sequenced import newest
 from endive.testing.explorer import Invariant, RecordEvent
 from tests.races.processes import driver_of
 from tests.races.scenarios import at_rest, rows_of
+from tests.store_protocols import claim_compactor, find_in_entries
 
 SOURCE = "source/"
 VALUES = ("x", "y", "z")

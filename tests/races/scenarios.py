@@ -13,10 +13,10 @@ from endive.kv.log.committing import append_exclusive
 from endive.kv.log.opening import Lease, open_writer
 from endive.kv.log.state import state_at
 from endive.kv.log.wal import WAL, WalEntry, is_fence
-from endive.kv.maintenance.compactor import claim_compactor, compact_wal
+from endive.kv.maintenance.compactor import compact_wal
 from endive.kv.maintenance.garbage_collector import collect_garbage
 from endive.kv.sst.format import Rows, decode_footer, encode_sst
-from endive.kv.sst.lookup import find_in_entries, find_in_runs
+from endive.kv.sst.lookup import find_in_runs
 from endive.kv.sst.reading import NoCache
 from endive.kv.views import create_checkpoint, newest_view, refresh_checkpoint, view_at
 from endive.protocol.requests import (
@@ -37,6 +37,7 @@ from endive.protocol.requests import (
 )
 from endive.testing.explorer import Invariant, RecordEvent
 from tests.races.processes import driver_of
+from tests.store_protocols import claim_compactor, find_in_entries
 
 T = TypeVar("T")
 

@@ -16,9 +16,8 @@ from endive.kv.log.opening import Lease, open_writer
 from endive.kv.log.state import StoreState, newest_state, refreshed, state_at
 from endive.kv.log.wal import WAL, WalEntry
 from endive.kv.maintenance.claim import maintain
-from endive.kv.maintenance.compactor import claim_compactor
 from endive.kv.sst.format import Rows, decode_footer, encode_sst
-from endive.kv.sst.lookup import find_in_entries, find_in_runs
+from endive.kv.sst.lookup import find_in_runs
 from endive.kv.sst.reading import NoCache
 from endive.kv.transaction import Transaction, run_functions
 from endive.kv.views import newest_view
@@ -26,6 +25,7 @@ from endive.protocol.requests import NewId, Steps, ask
 from endive.testing.explorer import Invariant, RecordEvent
 from tests.races.processes import driver_of
 from tests.races.scenarios import at_rest
+from tests.store_protocols import claim_compactor, find_in_entries
 
 KEYS = (b"log", b"LOG")
 FIRST = "x"

@@ -9,7 +9,7 @@ from endive.errors import OutcomeUnknownError, StorageUnavailableError
 from endive.kv.log.committing import commit_batch
 from endive.kv.log.epochs import open_shared
 from endive.kv.log.state import StoreState
-from endive.kv.maintenance.compactor import claim_compactor, compact_wal
+from endive.kv.maintenance.compactor import compact_wal
 from endive.kv.maintenance.garbage_collector import collect_garbage
 from endive.kv.manifest import PUT_IDS_KEPT
 from endive.kv.sst.reading import NoCache
@@ -17,6 +17,7 @@ from endive.kv.views import create_checkpoint
 from endive.protocol.requests import List
 from tests.races.processes import Process, driver_of
 from tests.races.shared_writers import append_letter, logs_at_rest
+from tests.store_protocols import claim_compactor
 
 
 def commit(driver: BlockingDriver, state: StoreState, letter: str) -> StoreState:

@@ -11,9 +11,9 @@ from math import inf
 from endive.errors import CheckpointGoneError, EndiveError, FencedError, MissingObjectError, OutcomeUnknownError
 from endive.kv.log.epochs import open_exclusive
 from endive.kv.maintenance.check import check_store
-from endive.kv.maintenance.compactor import claim_compactor, compact_levels, compact_wal
+from endive.kv.maintenance.compactor import compact_levels, compact_wal
 from endive.kv.maintenance.garbage_collector import collect_garbage
-from endive.kv.sst.lookup import find_in_entries, find_in_runs
+from endive.kv.sst.lookup import find_in_runs
 from endive.kv.sst.reading import NoCache
 from endive.kv.views import View, create_checkpoint, newest_view, view_at
 from endive.protocol.requests import Sleep, Steps, ask
@@ -23,6 +23,7 @@ from endive.sim.delays import delay_of
 from endive.testing.virtual_time import ClusterFaults, Machine, SimulatedCluster, latency_from, short_latency
 from tests.simulation.history import NOTHING, History, Operation
 from tests.simulation.pipelined import PipelinedWriter
+from tests.store_protocols import claim_compactor, find_in_entries
 
 Life = Callable[[Machine, Stream, float], Steps[None]]
 

@@ -46,8 +46,9 @@ def write(url: str, name: str, log: Path, endpoint: str | None) -> None:
 def keep_house(url: str, endpoint: str | None) -> None:
     """Compact and collect for ever."""
     from endive.drivers.blocking import BlockingDriver
-    from endive.kv.maintenance.compactor import claim_compactor, compact_levels, compact_wal
+    from endive.kv.maintenance.compactor import compact_levels, compact_wal
     from endive.kv.maintenance.garbage_collector import collect_garbage
+    from tests.store_protocols import claim_compactor
 
     driver = BlockingDriver(open_objects(url, endpoint=endpoint))
     while True:

@@ -9,9 +9,9 @@ import pytest
 
 from endive.kv import Store, StoreOptions
 from endive.kv.maintenance.background import compactions
-from endive.kv.maintenance.compactor import claim_compactor
 from endive.objects import MemoryStore
 from tests.store.functions import QUIET, add_one
+from tests.store_protocols import claim_compactor
 
 EAGER = StoreOptions(compact_entries=5, poll_interval_ms=1, collect_interval_ms=1, retention_ms=0)
 

@@ -58,13 +58,6 @@ class Compaction:
     """Rows written."""
 
 
-def claim_compactor() -> Steps[int]:
-    """Claim the next compactor epoch. An older compactor learns of it when it wants to publish."""
-    put_id = yield from ask(NewId())
-    claimed = yield from update(MANIFESTS, lambda base: base.value.with_compactor(put_id))
-    return claimed.value.compactor_epoch
-
-
 def compact_wal(epoch: int) -> Steps[Compaction | None]:
     """Merge the WAL, up to its first gap or as much as fits into memory, into level 0. None: there is nothing to do."""
     base = yield from _owned(epoch)

@@ -164,7 +164,7 @@ def _needs(retention_ms: int) -> Steps[_Needs]:
     raise AttemptsExhaustedError(MANIFESTS.prefix, ROUNDS_MAX)
 
 
-def checkpointed_by(manifest: StoreManifest, now_unix_s: int) -> set[int]:  # noqa: ARG001 - the time does not matter: see above
+def checkpointed_by(manifest: StoreManifest, now_unix_s: int) -> set[int]:  # noqa: ARG001 - a mutant in its place uses the time
     """Return the manifests that checkpoints name. An expired checkpoint counts as long as it is in the manifest."""
     return {checkpoint.manifest_id for checkpoint in manifest.checkpoints}
 

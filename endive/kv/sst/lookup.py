@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from endive.kv.log.wal import WalEntry
 from endive.kv.manifest import SortedRun, SstInfo
 from endive.kv.sst.bloom import may_contain
 from endive.kv.sst.format import Rows
@@ -23,15 +22,6 @@ class Row(NamedTuple):
 
     value: bytes | None
     seq: int
-
-
-def find_in_entries(entries: Sequence[WalEntry], key: bytes) -> Row | None:
-    """Return the newest row of `key` in WAL entries; None if they have none."""
-    for entry in reversed(entries):
-        place = bisect_left(entry.rows.keys, key)
-        if place < len(entry.rows.keys) and entry.rows.keys[place] == key:
-            return Row(entry.rows.values[place], entry.rows.seqs[place])
-    return None
 
 
 def find_in_runs(runs: tuple[SortedRun, ...], key: bytes, cache: TableCache) -> Steps[Row | None]:
