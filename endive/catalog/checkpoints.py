@@ -2,7 +2,7 @@
 
 A checkpoint is a consistent, named point of all tables that may expire. The store's checkpoint keeps the rows of that
 moment; the row of the catalog's checkpoint keeps the files (`endive.catalog.operations.checkpoint_rows`). Both are
-needed: without the row, nobody opens the store's checkpoint, and `clean_up` deletes it.
+needed: without the row, no process opens the store's checkpoint, and `clean_up` deletes it.
 """
 
 import logging

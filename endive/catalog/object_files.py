@@ -137,7 +137,7 @@ class Bucket:
         self.kept = KeptFiles()
 
     def put(self, path: str, body: bytes) -> None:
-        """Write a file by one request. The client may repeat it: nobody else writes a file of this name."""
+        """Write a file by one request. The client may repeat it: no other process writes a file of this name."""
         with _errors(path):
             obstore.put(self.store, path, body, use_multipart=False)
 

@@ -79,7 +79,7 @@ class RequestCounter:
 
     @property
     def total(self) -> int:
-        """All requests."""
+        """Return the number of requests of all kinds."""
         return sum(self.by_kind.values())
 
     def add(self, kind: str) -> None:

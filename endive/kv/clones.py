@@ -14,9 +14,9 @@ checkpoint, then the parent from the clone's manifest. Neither store ever delete
 **Every step may be the last.**
 
 1. Create the checkpoint in the source, for an hour. A crash leaves a checkpoint that expires.
-2. Write the rows of the source's WAL as an SST into the clone. A crash leaves a file that nobody reads.
+2. Write the rows of the source's WAL as an SST into the clone. A crash leaves a file that is never read.
 3. Let the checkpoint never expire, *then* create the clone's first manifest. A crash in between leaves a checkpoint
-   that keeps files of the source until somebody deletes it. The other order could leave a clone without files.
+   that keeps files of the source until an operator deletes it. The other order could leave a clone without files.
 
 A clone of a clone has a checkpoint in each store whose files it reads, made from the checkpoint that its source has
 there (`create_checkpoint(source=…)`): the source may let its own go at any time.

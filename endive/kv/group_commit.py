@@ -1,7 +1,7 @@
 """Group commit: threads that wait share commit batches.
 
 All rows and transaction functions that wait become one batch, and what arrives meanwhile shares the next one
-(`endive.kv.pipeline`). Who commits a batch? With transaction functions in it, a thread of the store: were it one of
+(`endive.kv.pipeline`). A batch with transaction functions is committed by a thread of the store: were it one of
 the callers, an interrupt meant for that caller would hit the functions of others. A batch of rows alone is committed by
 a thread that waits for it, which saves a change of threads; rows that no thread waits for are committed by a thread of
 the store, after an interval or when there are enough of them.

@@ -1,7 +1,7 @@
 """How a manifest is written: a header with version and checksum, then JSON.
 
-Manifests are replaced about once a minute and read by people who look for an error, so they are text, compressed
-where it pays. The header comes first, so that a truncated or foreign object is told apart before anything is parsed:
+Manifests are replaced about once a minute, and operators read them to find an error, so they are text, compressed
+where it pays. The header comes first, so that a truncated or foreign object is recognised before anything is parsed:
 
     8 bytes  magic    ENDIVEMF
     2 bytes  format version

@@ -402,7 +402,7 @@ class Store(Closing):
         return settle(self._writer, self.driver, self.cache, self.exchange)
 
     def collect_intentions(self) -> tuple[str, ...]:
-        """Delete the intentions that nobody can carry out any more; return their names."""
+        """Delete the intentions that are decided or have expired; return their names."""
         return collect_closed(self._writer, self.driver, self.cache)
 
     # The rest.

@@ -50,7 +50,7 @@ _REMEDIES = {
     "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
 RETRIES = 3
-"""Of requests that may be repeated: reads, and writes of files that nobody else writes."""
+"""Of requests that may be repeated: reads, and writes of files that no other process writes."""
 _HOPELESS = (
     "NoSuchBucket", "ContainerNotFound", "401 Unauthorized", "403 Forbidden", "507 Insufficient Storage",
     "QuotaExceeded", "ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "PermanentRedirect",

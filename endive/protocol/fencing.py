@@ -14,7 +14,7 @@ run are needed as there can be parallel writes. If one of them meets an older en
 * the numbers of the run were never used and deleted before: a fence in such a place stops no writer. The caller reads
   the manifest after fencing and starts over if the run is not above the last compacted entry (`endive.kv.log.opening`);
 * fences that a writer may meet are not deleted, if it trusts its creates. One that stalled for long would otherwise
-  find its number unused again, create the entry, and acknowledge a write that nobody will ever read.
+  find its number unused again, create the entry, and acknowledge a write that no process will ever read.
 
 A writer learns that it was fenced when its own create meets a fence of a newer epoch, and not before.
 """

@@ -12,7 +12,7 @@ on an id that was created, superseded and deleted before, and an update that was
 the boundaries afterwards, and trusts its own object only if it is above them. If the id had been deleted before the
 create, the boundary was there before the create, so the listing shows it.
 
-**Limits.** Void objects stay until the next collection; nobody reads them, because the newest id is above
+**Limits.** Void objects stay until the next collection; no process reads them, because the newest id is above
 every boundary. Boundaries are superseded, not changed: the last few are kept, since a listing of a directory
 that changes meanwhile may miss an object that is replaced by another.
 """
@@ -148,7 +148,7 @@ def propose(family: Family[T], base: Numbered[T] | None, value: T) -> Steps[Numb
 
     `OutcomeUnknownError` if the id turns out to be spent. Either it was deleted before the create, which then counts
     for nothing; or ours was the object that was superseded and deleted, all before the boundaries were listed. The
-    two look the same. So they do if somebody else's object is there: ours may have been created by a request whose
+    two look the same. So they do if another process's object is there: ours may have been created by a request whose
     answer was lost, superseded and deleted, and the other one put in its place by a process as late as this one. The
     caller reads the newest object to find out whether its change is in there.
     """

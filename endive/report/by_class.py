@@ -9,7 +9,7 @@ from endive.report.reading import Results
 from endive.report.trust import mark_of_row
 
 ROWS_MAX = 300
-"""More rows than this nobody reads; `measures/breakdown.parquet` has them all."""
+"""Rows of the table at most; `measures/breakdown.parquet` has them all."""
 
 HEADINGS = ("commits/s", "success", "retries", "p50, ms", "p99, ms")
 

@@ -196,7 +196,7 @@ def _conflict_rows(
 SPEC = CostModel(
     "spec",
     "unchecked",
-    "as the specification describes it; compared with no library",
+    "as the simulator's design document describes it; compared with no library",
     operations=_conflict_rows(
         OperationCost(first=_ATTEMPT + _REFRESH, retry=_ATTEMPT + _REFRESH), _CONVOY, NOTHING, NOTHING
     ),

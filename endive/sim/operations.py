@@ -1,9 +1,10 @@
 """Operations on a table: the snapshots that they make, and those that they validate.
 
-The first three are the specification's: every overlapping commit counts for a `validated_overwrite`. The others are
-Iceberg's, as its Java library has them: a validation reads only snapshots of the kinds that can conflict, and all but
-`fast_append` merge manifests once a table has `commit.manifest.min-count-to-merge` of them. The last two are
-maintenance: they keep the metadata of a table from growing, and validate nothing.
+The first three are simplified, as in the simulator's source document: every overlapping commit counts for a
+`validated_overwrite`. The others are Iceberg's, as its Java library has them: a validation reads only snapshots of the
+kinds that can conflict, and all but `fast_append` merge manifests once a table has
+`commit.manifest.min-count-to-merge` of them. The last two are maintenance: they keep the metadata of a table from
+growing, and validate nothing.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ OperationType = Literal[
     "rewrite_manifests",
 ]
 SPECIFIED_TYPES: tuple[OperationType, ...] = ("fast_append", "merge_append", "validated_overwrite")
-"""The operation types of the specification."""
+"""The simplified operation types."""
 
 SnapshotKind = Literal["append", "overwrite", "replace"]
 SNAPSHOT_KINDS: tuple[SnapshotKind, ...] = ("append", "overwrite", "replace")
@@ -43,7 +44,7 @@ class Operation:
     removed_by: frozenset[SnapshotKind] = frozenset()
     """Kinds that can conflict although no validation reads them: they may remove files that the operation replaces."""
     validates_all: bool = False
-    """Every missed commit is validated and can conflict, whatever its kind: the specification's operations."""
+    """Every missed commit is validated and can conflict, whatever its kind: the simplified operations."""
     merges: bool = False
     """It merges manifests as Iceberg's Java library does."""
     merges_all: bool = False

@@ -62,7 +62,7 @@ def errors_of(*overrides: str) -> tuple[str, ...]:
     return tuple(raised.value.errors)
 
 
-# The specification's own example.
+# The example of the source document.
 
 
 def test_the_specifications_example_loads(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class Reachable:
 
     @property
     def paths(self) -> frozenset[str]:
-        """All of them."""
+        """Return the paths of all kinds."""
         return self.lists | self.manifests | self.files
 
 

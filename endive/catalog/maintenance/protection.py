@@ -81,7 +81,7 @@ def _table_at(store: TransactionalStore, checkpoint: CheckpointRecord, uuid: UUI
         with closing(store.at(checkpoint.store_checkpoint)) as past:
             return past.read(look)
     except CheckpointGoneError:
-        return None  # it has expired, and nobody can open it any more
+        return None  # it has expired and cannot be opened any more
 
 
 def locations_at(store: TransactionalStore, checkpoints: Sequence[CheckpointRecord]) -> dict[UUID, tuple[str, str]]:

@@ -119,7 +119,7 @@ class StoreCheckpoint(Protocol):
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Return the checkpoint's id."""
         ...
 
     @property

@@ -66,7 +66,7 @@ def forget_place(tx: StoreTransaction, *places: Place) -> Steps[None]:
 
 
 def own(tx: StoreTransaction, owner: Grantee | None, place: Place) -> Steps[None]:
-    """Let the creator of something manage it, in the transaction that creates it. None: nobody is to."""
+    """Grant `manage` to the creator, in the transaction that creates. None: grant nothing."""
     if owner is not None:
         yield from add_grant(tx, owner, place, frozenset((Privilege.MANAGE,)))
 

@@ -39,8 +39,8 @@ def init(
 ) -> None:
     """Make a catalog at a URL or in a directory. One that is there already stays as it is.
 
-    Its records are below the URL, in `_endive/`. Tables go beside it, or to `--warehouse`, which the catalog keeps for
-    everybody who opens it, unless they are given a location. Nothing has to run.
+    Its records are below the URL, in `_endive/`. Tables go beside it, or to `--warehouse`, which the catalog stores
+    for all processes, unless a table is given a location. Nothing has to run.
 
     For example:
 

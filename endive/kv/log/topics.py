@@ -6,8 +6,8 @@ names them. Such an intention has a *topic*, say a table, and writers leave it a
 intentions on that topic. One that does reads all pending ones, prepares them together from the state that it knows,
 and runs one transaction function, `carry_out_prepared`, that puts the rows and the result of every one of them.
 
-**Guarantees** are those of `endive.kv.log.helping`: an intention takes effect at most once, and its owner is
-told what the entry says. The proof is the same: effects and results are put by one function, in a state without
+**Guarantees** are those of `endive.kv.log.helping`: an intention takes effect at most once, and its owner gets
+the result in the entry. The proof is the same: effects and results are put by one function, in a state without
 results and with a horizon that does not exclude them. The prepared rows may be out of date by then. The function that
 puts the rows compares the state with the one that it was prepared from, and puts nothing if they differ.
 

@@ -40,7 +40,7 @@ class MaintainedStore(Protocol):
         ...
 
     def collect_intentions(self) -> tuple[str, ...]:
-        """Delete the intentions that nobody can carry out any more."""
+        """Delete the intentions that are decided or have expired."""
         ...
 
     def wants_compaction(self) -> bool:

@@ -8,8 +8,8 @@ on, for others the entries between the last compacted and the last seen one.
 **What can race.**
 
 * *A checkpoint that expires while its owner refreshes it.* Expired checkpoints are first removed from the manifest, by
-  the same conditional write as every change; a process that refreshes one is told that it is gone, or comes first. No
-  clock decides.
+  the same conditional write as every change; a process that refreshes one comes first, or gets an error because it
+  is gone. No clock decides.
 * *Manifests that appear meanwhile.* Garbage stays garbage: a later manifest names SSTs of the earlier one or new ones,
   has checkpoints of active manifests only, and needs no more of the WAL.
 * *An SST that no manifest names yet* is being written or garbage. Ids ascend in the order of publication, so one that
@@ -17,7 +17,7 @@ on, for others the entries between the last compacted and the last seen one.
 * *A clone that needs no file of its parent any more* (`endive.kv.clone`): it deletes its checkpoint there first, then
   the parent from its manifest. No later manifest of the clone needs such a file again, since garbage stays garbage.
 * *Objects that are not the store's* are deleted after a day, so that a copy or an upload in progress is left alone.
-  Nothing of the store depends on that day: its own objects are told by their names.
+  Nothing of the store depends on that day: its own objects are recognised by their names.
 * *A process that stalled* creates a manifest id again: the boundary, in `endive.protocol.sequenced`. It creates a WAL
   entry again: that entry had its own rows, which are in the levels, or was a fence, and fences stay.
 """

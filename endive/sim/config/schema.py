@@ -108,7 +108,7 @@ class StorageSection(Section):
 
     provider: str = Field("", description="a profile's name; required; `endive providers` lists them")
     profiles: Literal["spec", "measured"] = Field(
-        "spec", description="profile set: the specification's latencies, or later measurements"
+        "spec", description="profile set: YCSB latencies of June 2025, or later measurements"
     )
     profile_file: str | None = Field(
         None, description="a TOML file with profiles of your own, relative to this file's directory"
@@ -246,10 +246,10 @@ class OperationTypes(Section):
 
     fast_append: Weight = Field(0.0, description="adds files, validates nothing, has no real conflicts")
     merge_append: Weight = Field(
-        0.0, description="adds files and merges manifests: a retry merges again (the specification's)"
+        0.0, description="adds files and merges manifests: a retry merges again (simplified; `append` is Iceberg's)"
     )
     validated_overwrite: Weight = Field(
-        0.0, description="replaces data: a retry validates every snapshot it missed (the specification's)"
+        0.0, description="replaces data: a retry validates all missed snapshots (simplified; `overwrite` is Iceberg's)"
     )
     append: Weight = Field(0.0, description="Iceberg's `newAppend`: merges manifests once there are enough of them")
     overwrite: Weight = Field(0.0, description="Iceberg's `newOverwrite`: replaces files, validates overwrites")

@@ -60,7 +60,7 @@ class Model(NamedTuple):
     config: npt.NDArray[np.void]
     """A record of `kernel.CONFIG` for each class of transactions."""
     convoys: "list[Convoys]"
-    """Of each class."""
+    """The convoys of each class of transactions."""
     odds: Floats
     topology: Ints
     bound: Ints

@@ -55,7 +55,7 @@ COLUMNS: Mapping[str, _Kind] = {
 """Name and kind: a count, a time, one of these words, or a class."""
 
 LABELS = {"class": DEFAULT_CLASS, "writer": NO_WRITER, "table": 0}
-"""The columns after the specification's, with their values in results that were written before these existed."""
+"""Columns that were added later, with their values in results that were written before they existed."""
 
 REQUESTS = tuple(name for name in COLUMNS if name.startswith("manifest_"))
 TIME_PURPOSES = (*(name.removesuffix("_ms") for name in COLUMNS if name.endswith("_ms")), "backoff")
@@ -92,7 +92,7 @@ def class_names(table: pa.Table) -> tuple[str, ...]:
 
 
 def with_labels(table: pa.Table) -> pa.Table:
-    """Return a table with the columns after the specification's, which older results do not have."""
+    """Return a table with the columns that were added later, which older results do not have."""
     for name, value in LABELS.items():
         if name not in table.column_names:
             table = table.append_column(SCHEMA.field(name), pa.array([value] * table.num_rows, SCHEMA.field(name).type))

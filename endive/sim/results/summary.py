@@ -91,7 +91,7 @@ class Summary:
     requests: Mapping[str, float]
     """Mean number of manifest requests of a finished transaction, by kind."""
     aborted: Mapping[str, int]
-    """By reason."""
+    """Number of aborted transactions, by reason."""
     unfinished: int
     """In flight when the run ended; whole run."""
     transactions: int

@@ -1,4 +1,4 @@
-"""Model uncertainty: the same configuration under other assumptions about what nobody has measured.
+"""Model uncertainty: the same configuration under other assumptions about quantities that were not measured.
 
 Seeds show how much chance changes a figure. They say nothing of the model: at what point of its round trip a
 conditional write is decided, whether a retry writes its manifest again, what a commit must find unchanged. Each of
