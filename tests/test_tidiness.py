@@ -88,7 +88,7 @@ def test_every_public_method_is_documented_where_it_is_declared() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=name_of)
-def test_configurations_that_come_with_endive_have_no_faults_and_no_warnings(path: Path) -> None:
+def test_configurations_that_come_with_endive_have_no_errors_and_no_warnings(path: Path) -> None:
     assert load_configuration(str(path)).warnings == ()
 
 

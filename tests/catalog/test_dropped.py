@@ -67,7 +67,7 @@ def test_a_drop_changes_few_rows_at_a_time(
 
 
 @pytest.mark.parametrize("transactions", [1, 2, 3])
-def test_what_a_crash_leaves_is_harmless_and_cleared_by_the_next_maintenance(
+def test_rows_left_by_a_crash_are_harmless_and_deleted_by_the_next_maintenance(
     catalog: EndiveCatalog, table: Table, store: Counting, monkeypatch: pytest.MonkeyPatch, transactions: int
 ) -> None:
     kv = catalog.kv

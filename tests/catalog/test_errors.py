@@ -118,7 +118,7 @@ def test_tables_of_a_catalog_in_memory_need_a_place(tmp_path: Path) -> None:
     catalog.close()
 
 
-def test_what_the_plug_in_needs(tmp_path: Path) -> None:
+def test_the_plug_in_refuses_a_missing_uri_and_invalid_values(tmp_path: Path) -> None:
     with pytest.raises(NoSuchPropertyException, match="uri"):
         load_catalog("x", **{"py-catalog-impl": PLUG_IN})
     with pytest.raises(ValueError, match="neither 'true' nor 'false'"):

@@ -97,7 +97,7 @@ def test_a_number_of_attempts_is_a_number(value: str) -> None:
     assert errors_in({"endive.commit.attempts": value}, "table")
 
 
-def test_what_is_possible_is_fine() -> None:
+def test_valid_properties_give_no_errors() -> None:
     catalog = {"endive.create": "False", "endive.writer": "exclusive", "endive.metadata-json": "background"}
     assert errors_in(catalog | {"s3.endpoint": "x", "warehouse": "y"}, "catalog") == []
     assert errors_in({"endive.commit.attempts": "1", "owner": "ana"}, "table") == []

@@ -102,7 +102,9 @@ def test_lost_replies_lose_no_row(mode: str, tables: int, tmp_path: Path) -> Non
 @pytest.mark.parametrize(("members", "threads"), [(1, 1), (1, 4), (2, 4), (4, 4), (1, 16)])
 @pytest.mark.parametrize("tables", ["one", "distinct"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_campaign_of_troubles(mode: str, members: int, threads: int, tables: str, seed: int, tmp_path: Path) -> None:
+def test_nothing_is_lost_under_many_faults(
+    mode: str, members: int, threads: int, tables: str, seed: int, tmp_path: Path
+) -> None:
     objects = MemoryStore()
     number = 1 if tables == "one" else members * threads
     journal = run(objects, str(tmp_path), seed, mode, threads, number, attempts=30, members=members)
@@ -122,7 +124,7 @@ def catalog(tmp_path: Path) -> Iterator[EndiveCatalog]:
         yield catalog
 
 
-def test_the_judge_is_content_with_a_run_without_trouble(catalog: EndiveCatalog) -> None:
+def test_a_run_without_injected_faults_passes_the_check(catalog: EndiveCatalog) -> None:
     journal: list[str] = []
     write(catalog, "db.t0", "a", journal.append, range(1, 6))
     verdict = judge(catalog, [*journal, "tried db.t0 append never", "refused db.t0 append no"])

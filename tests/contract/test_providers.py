@@ -52,7 +52,7 @@ def test_reading_writing_and_cas_are_always_there(make: Make) -> None:
     assert supported(make(Stream(1)))[:3] == ["read", "write", "cas"]
 
 
-def test_what_is_supported_works_and_what_is_not_raises(make: Make) -> None:
+def test_supported_operations_succeed_and_others_raise(make: Make) -> None:
     for operation, request in OPERATIONS.items():
         storage = make(Stream(1))
         if storage.supports(operation):

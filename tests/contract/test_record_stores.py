@@ -127,7 +127,7 @@ def test_a_url_that_names_no_record_store_is_refused(url: str, problem: str) -> 
         open_records(url)
 
 
-def test_connections_of_a_record_store_that_nobody_closed_are_closed(tmp_path: Path) -> None:
+def test_connections_of_a_record_store_that_was_not_closed_are_closed(tmp_path: Path) -> None:
     records = open_records(f"sqlite:///{tmp_path}/records.db")
     assert isinstance(records, SqlRecords)
     (connection,) = records._connections

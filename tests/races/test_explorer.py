@@ -232,7 +232,7 @@ def test_entries_acknowledged_out_of_order_are_found() -> None:
 # The explorer itself.
 
 
-def test_states_told_apart_by_variables_or_by_histories_lead_to_the_same_ends() -> None:
+def test_states_distinguished_by_variables_or_by_histories_lead_to_the_same_ends() -> None:
     merged = explore(WRITERS, INVARIANTS, Bounds(), OBJECTS)
     apart = explore(WRITERS, INVARIANTS, Bounds(), OBJECTS, merge=False)
 

@@ -86,7 +86,7 @@ def test_all_state_is_in_variables(path: Path) -> None:
     assert list(misplaced(ast.parse(path.read_text(encoding="utf-8")))) == []
 
 
-def test_what_would_be_overlooked_is_found() -> None:
+def test_requests_outside_of_statements_are_found() -> None:
     faulty = """
 def steps(paths):
     total = 1 + (yield from ask(path))

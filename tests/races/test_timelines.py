@@ -68,7 +68,7 @@ def test_outcome_1_a_new_writer_fences_an_older_one() -> None:
     assert log.epochs() == [1, 1, 2, 2]
 
 
-def test_outcome_2_an_older_writer_took_the_slot_and_the_fence_goes_one_further() -> None:
+def test_outcome_2_an_older_writer_created_the_entry_and_the_fence_follows_it() -> None:
     log = Log().written(1, 0, 1)
     new = log.process(fences(2, start=2)).to_put(WAL.path_of(2))
 
@@ -88,7 +88,7 @@ def test_outcome_3_two_writers_with_one_epoch_cannot_be() -> None:
         log.driver.run(fences(2, start=2))
 
 
-def test_outcome_4_a_newer_writer_took_the_slot_and_this_one_halts() -> None:
+def test_outcome_4_a_newer_writer_created_the_entry_and_this_one_halts() -> None:
     log = Log().written(1, 0, 1)
 
     assert log.driver.run(fences(3, start=2)) == 2  # time 2

@@ -30,7 +30,7 @@ def test_a_seed_gives_the_same_run_again() -> None:
     assert first.cluster.objects.list("") == second.cluster.objects.list("")
 
 
-def test_runs_see_writes_reads_and_faults() -> None:
+def test_runs_see_writes_reads_and_injected_faults() -> None:
     runs = [Run(seed) for seed in range(8)]
     for run in runs:
         run.play()

@@ -78,7 +78,7 @@ def test_optimistic_presets_are_counters_with_a_dead_time(preset: str, tables: i
     assert result.seq / 1_000 == pytest.approx(dead_time(40.0, blocked_s, pointers), rel=0.03)
 
 
-def test_the_lock_of_hive_is_taken_in_turn_by_those_who_ask_for_it() -> None:
+def test_the_lock_of_hive_is_granted_in_the_order_of_requests() -> None:
     """Every wait, from the arrivals: a commit that finds the lock taken asks after 50 ms, then 1.5 times as long, …"""
     result = run("hive", 400.0, 1_000, service="read = { value = 0 }\ncommit = { value = 0 }\nwork = { value = 60 }")
     asked, wait = [0.0], 50.0

@@ -93,7 +93,7 @@ def test_a_fenced_exclusive_writer_that_only_reads_does_not_take_the_store_back_
         assert owner.stats()["epoch"] == epoch
 
 
-def test_an_exclusive_writer_that_only_reads_fences_nobody() -> None:
+def test_an_exclusive_writer_that_only_reads_fences_no_other_writer() -> None:
     objects = MemoryStore()
     with reopening(objects) as owner, reopening(objects) as copy:
         owner.transact(add_one(b"n"))

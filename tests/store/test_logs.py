@@ -98,7 +98,7 @@ def test_a_request_that_is_repeated_says_so(lines: Lines) -> None:
     assert "503 slow down" in str(repeated["message"])
 
 
-def test_trouble_in_the_background_is_logged(lines: Lines) -> None:
+def test_errors_of_background_maintenance_are_logged(lines: Lines) -> None:
     objects = MemoryStore()
     options = StoreOptions(compact_bytes=1, poll_interval_ms=1)
     with Store(objects, options=options) as store:
@@ -146,7 +146,7 @@ def test_text_has_name_and_facts_too() -> None:
     assert second.endswith("WARNING endive.test: failed error=ValueError message=no")
 
 
-def test_what_is_no_event_is_json_too() -> None:
+def test_records_of_other_libraries_are_json_too() -> None:
     try:
         raise ValueError("told")
     except ValueError:

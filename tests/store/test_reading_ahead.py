@@ -90,7 +90,7 @@ def test_the_reader_ahead_is_stopped_with_the_other_and_never_writes() -> None:
 
 
 @pytest.mark.parametrize("error", [MissingObjectError("c"), StorageUnavailableError("c", "down")])
-def test_an_error_of_the_reader_ahead_is_nobodys(error: EndiveError) -> None:
+def test_an_error_of_a_read_ahead_reaches_no_caller(error: EndiveError) -> None:
     def ahead() -> Steps[None]:
         yield from ask(Get("c"))
         raise error

@@ -134,7 +134,7 @@ def test_a_crashed_owner_is_followed_when_its_lease_has_expired() -> None:
     assert not any(each.name == CLAIM for each in now.value.checkpoints)
 
 
-def test_a_claim_by_a_clock_that_is_years_ahead_blocks_nobody() -> None:
+def test_a_claim_by_a_clock_that_is_years_ahead_blocks_no_other_process() -> None:
     objects = MemoryStore(lambda: 0)
     with Store(objects, "shared", QUIET) as store:
         store.put(b"k", b"v")
@@ -213,7 +213,7 @@ def test_a_program_that_never_closes_its_store_does_its_share_at_its_end(tmp_pat
         assert reader.get(b"last") == b""
 
 
-def test_a_store_whose_writer_was_told_not_to_compact_here_does_not() -> None:
+def test_a_store_with_compact_here_off_does_not_compact() -> None:
     objects = MemoryStore()
     for _ in range(5):
         one_commit(objects, replace(SHORT, compact_entries=1, compact_here=False))

@@ -32,7 +32,7 @@ def faults(store: Store) -> tuple[str, ...]:
     return tuple(map(str, store.driver.run(check_store()).findings))
 
 
-def test_what_was_put_is_got_after_reopening(open_store: Open) -> None:
+def test_stored_rows_are_read_after_reopening(open_store: Open) -> None:
     objects = MemoryStore()
     with open_store(objects) as store:
         store.put(b"a", b"1")
@@ -99,7 +99,7 @@ def test_a_batch_is_one_object_and_the_last_row_of_a_key_counts(open_store: Open
 
 
 @pytest.mark.parametrize("row", [("text", b""), (b"key", "text"), (bytearray(b"k"), b""), (b"k" * 70_000, b"")])
-def test_a_row_that_cannot_be_stored_is_refused_and_harms_nobody(open_store: Open, row: tuple[bytes, bytes]) -> None:
+def test_a_row_that_cannot_be_stored_is_refused_alone(open_store: Open, row: tuple[bytes, bytes]) -> None:
     with open_store() as store:
         with pytest.raises((TypeError, ValueError)):
             store.write([(b"good", b"1"), row])
@@ -108,7 +108,7 @@ def test_a_row_that_cannot_be_stored_is_refused_and_harms_nobody(open_store: Ope
         assert list(store.scan()) == [(b"other", b"2")]
 
 
-def test_rows_that_nobody_waits_for_become_durable_by_themselves(open_store: Open) -> None:
+def test_rows_that_no_thread_waits_for_become_durable(open_store: Open) -> None:
     with open_store(flush_interval_ms=1) as store:
         ticket = store.put(b"a", b"1", await_durable=False)
         while not ticket.is_durable:

@@ -7,7 +7,7 @@ def pauses(turns: Turns, others: list[int]) -> list[bool]:
     return [turns.after_commit(0.1, count) > 0 for count in others]
 
 
-def test_a_lone_member_pauses_ever_more_rarely() -> None:
+def test_a_lone_writer_pauses_ever_more_rarely() -> None:
     turns = Turns()
     paused = pauses(turns, [0] * 2000)
 
@@ -15,7 +15,7 @@ def test_a_lone_member_pauses_ever_more_rarely() -> None:
     assert sum(paused[-10 * STREAK_MAX :]) == 10
 
 
-def test_a_member_among_others_pauses_after_every_slot() -> None:
+def test_a_writer_among_others_pauses_after_every_entry() -> None:
     turns = Turns()
     pauses(turns, [0] * 200)
 

@@ -25,7 +25,7 @@ def test_a_reader_refreshes_in_the_background() -> None:
         assert reader.get(b"k") == b"v"
 
 
-def test_a_reader_that_is_not_told_to_stays_where_it_is() -> None:
+def test_a_reader_without_an_interval_does_not_refresh() -> None:
     objects = MemoryStore()
     with Store(objects, "shared", QUIET) as store, Reader(objects) as reader:
         store.put(b"k", b"v")

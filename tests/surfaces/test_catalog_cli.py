@@ -51,7 +51,7 @@ def test_a_catalog_keeps_its_warehouse(lake: Lake, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("init",), ("tables",), ("namespaces", "--create", "a"), ("check",)])
 @pytest.mark.parametrize("url", ["memory://", "memory://lake"])
-def test_what_would_be_gone_with_the_command_is_refused(endive: CommandLine, words: tuple[str, ...], url: str) -> None:
+def test_a_catalog_in_memory_is_refused(endive: CommandLine, words: tuple[str, ...], url: str) -> None:
     command, *rest = words
     outcome = endive("catalog", command, url, *rest)
 
@@ -88,7 +88,7 @@ def test_namespaces_are_created_listed_changed_and_dropped(lake: Lake) -> None:
     assert [one["namespace"] for one in lake.json("namespaces")] == ["sales"]
 
 
-def test_what_cannot_be_done_to_namespaces_at_once_is_said_at_once(lake: Lake) -> None:
+def test_all_errors_of_the_namespaces_command_are_reported_at_once(lake: Lake) -> None:
     lake("init")
     error = lake("namespaces", "--create", "a", "--drop", "b", "--set", "c", code=2).err
     assert "'c' has no `=`; write c=VALUE" in error

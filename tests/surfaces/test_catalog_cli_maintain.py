@@ -13,7 +13,7 @@ from tests.surfaces.lake import Lake, events, rows_of
 AGED = ("history.expire.max-snapshot-age-ms=0", "commit.manifest.min-count-to-merge=2")
 
 
-def test_what_maintenance_does_and_says(filled: Lake) -> None:
+def test_maintenance_reports_its_changes_with_and_without_a_dry_run(filled: Lake) -> None:
     filled("set", "db.events", *AGED)
 
     foretold = filled("maintain", "--dry-run").out

@@ -162,7 +162,7 @@ def test_a_table_is_imported_by_its_metadata_file_and_planned_from_records_if_wa
     assert "0 findings" in other("check").out
 
 
-def test_what_is_no_metadata_file_cannot_be_imported(filled: Lake, tmp_path: Path) -> None:
+def test_a_file_that_is_no_metadata_file_cannot_be_imported(filled: Lake, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.metadata.json"
     wrong.write_text("{}")
 

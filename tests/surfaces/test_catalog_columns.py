@@ -151,7 +151,7 @@ def test_an_age_is_a_duration_before_now_or_a_moment() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "7 days", "-1d", "yesterday", "2024-13-01"])
-def test_what_is_no_age_is_named_with_a_remedy(text: str) -> None:
+def test_an_invalid_age_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigurationError, match="such as 7d"):
         limit_ms(text, 0, "--older-than")
     with pytest.raises(ConfigurationError, match="--keep"):

@@ -81,7 +81,7 @@ def test_the_specifications_example_loads(tmp_path: Path) -> None:
     assert config.workload.config.partitions_per_table == (100,)
 
 
-def test_the_specifications_example_is_told_what_has_no_effect_in_it() -> None:
+def test_the_example_of_the_source_document_gets_warnings_about_keys_without_effect() -> None:
     settings = parse_configuration(SPECIFICATION_EXAMPLE)
 
     assert settings.label == "exp_baseline"
@@ -110,7 +110,7 @@ def test_all_errors_are_reported_at_once() -> None:
     ]
 
 
-def test_a_error_hides_what_only_follows_from_it() -> None:
+def test_an_error_hides_its_consequences() -> None:
     assert len(errors_of("transaction.inter_arrival=5")) == 1
     assert len(errors_of("storage.provider=5")) == 1
     assert len(errors_of("transaction=5")) == 1
@@ -292,7 +292,7 @@ def warned(settings: Settings) -> set[str]:
     return {warning.split(" ")[0] for warning in settings.warnings}
 
 
-def test_what_only_a_catalog_on_storage_uses() -> None:
+def test_storage_keys_have_no_effect_without_a_catalog_on_storage() -> None:
     given = ("storage.decision=half", "storage.contention=false", "storage.failure_latency=false")
 
     assert warned(small(*given)) == {"storage.decision", "storage.contention", "storage.failure_latency"}
@@ -321,7 +321,7 @@ def test_a_size_where_latency_does_not_depend_on_it() -> None:
     assert warned(small("transaction.manifest_file_bytes=1", fixed)) == {"transaction.manifest_file_bytes"}
 
 
-def test_what_needs_retries() -> None:
+def test_retry_keys_have_no_effect_without_retries() -> None:
     given = ("transaction.retry=0", "transaction.retry_backoff.enabled=true", "transaction.retry_timeout_ms=5")
 
     assert warned(small(*given)) == {"transaction.retry_backoff", "transaction.retry_timeout_ms"}

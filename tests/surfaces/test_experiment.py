@@ -64,7 +64,7 @@ def test_the_window_is_that_of_the_configuration_that_looks(tmp_path: Path) -> N
     assert whole.about["window_ms"] == [0.0, 60_000.0]
 
 
-def test_what_cannot_be_written_is_found_before_the_run(tmp_path: Path) -> None:
+def test_an_output_path_that_cannot_be_written_is_found_before_the_run(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     told: list[float] = []

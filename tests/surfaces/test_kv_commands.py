@@ -29,7 +29,7 @@ def kv(tmp_path: Path) -> Kv:
     return run
 
 
-def test_what_was_put_is_got_and_scanned(kv: Kv) -> None:
+def test_stored_rows_are_read_and_scanned(kv: Kv) -> None:
     assert kv("open").stdout == "epoch 1, next WAL entry 2\n"
     kv("put", "b", "2")
     kv("put", "a", "1")

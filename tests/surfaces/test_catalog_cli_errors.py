@@ -201,7 +201,7 @@ def test_how_long_tags_and_branches_are_kept_is_shown(filled: Lake) -> None:
     assert re.search(r"^month +tag +\d+ +30d *$", filled("show", "db.events").out, re.MULTILINE)
 
 
-def test_what_may_not_be_deleted_is_listed_all_the_same(filled: Lake) -> None:
+def test_orphans_are_listed_although_they_may_not_be_deleted(filled: Lake) -> None:
     location = Path(filled.json("show", "db.events")["location"].removeprefix("file://"))
     stray = location / "data" / "stray.parquet"
     stray.parent.mkdir(parents=True, exist_ok=True)

@@ -269,7 +269,7 @@ def test_an_error_that_an_option_reveals_is_attributed_to_the_option(endive: Com
     assert closed.startswith("error: --set: 1 error\n  - transaction.arrivals: capacity is an offered load")
 
 
-def test_errors_of_the_file_and_of_an_option_are_told_apart(endive: CommandLine) -> None:
+def test_a_message_says_whether_the_file_or_an_option_is_wrong(endive: CommandLine) -> None:
     endive.write("bad.toml", SMALL.replace("runtime", "runtme"))
 
     error = endive("run", "bad.toml", "--set", "catalog.num_table=3").err
@@ -280,7 +280,7 @@ def test_errors_of_the_file_and_of_an_option_are_told_apart(endive: CommandLine)
     assert endive("run", "bad.toml", "--set", "catalog.num_tables=3").err.startswith("error: bad.toml: 1 error\n")
 
 
-def test_all_overrides_that_cannot_be_read_are_told_at_once(endive: CommandLine) -> None:
+def test_all_unreadable_overrides_are_reported_at_once(endive: CommandLine) -> None:
     error = endive("run", "small.toml", "--set", "nonsense", "--set", "simulation.seed.x=1", "--set", "=1").err
 
     assert error.startswith("error: --set: 3 errors\n  - 'nonsense': expected key=value")
