@@ -157,7 +157,7 @@ class StorageAccessError(EndiveError):
 
 @dataclass(eq=False)
 class OutcomeUnknownError(EndiveError):
-    """A write may or may not have happened. Read back before acting; never delete what it may have written."""
+    """A write may or may not have happened. Read back before acting; never delete files that it may have written."""
 
     path: str
 

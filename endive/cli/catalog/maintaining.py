@@ -144,7 +144,7 @@ def _update(status: Status, text: str) -> None:
 
 
 def _print(report: MaintenanceReport, repeats: bool) -> None:
-    """Print what was done to each table, errors, and a line of summary."""
+    """Print the changes of each table, errors, and a line of summary."""
     for one in report.tables:
         line = _line(one, report.dry_run)
         if line:
@@ -169,7 +169,7 @@ def _print(report: MaintenanceReport, repeats: bool) -> None:
 
 
 def _line(one: TableMaintenance, dry_run: bool) -> str:
-    """Return what was done to a table; an empty text if nothing was."""
+    """Return the changes of a table in words; an empty text if there are none."""
     parts = []
     if one.snapshots:
         parts.append(f"{counted(one.snapshots, 'snapshot')} and {counted(one.files, 'file')} of theirs")

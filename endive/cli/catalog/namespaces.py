@@ -1,4 +1,4 @@
-"""`endive catalog init`, `namespaces` and `tables`: what there is."""
+"""`endive catalog init`, `namespaces` and `tables`."""
 
 from typing import Annotated, Any
 

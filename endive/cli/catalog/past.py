@@ -43,7 +43,7 @@ def history(
 ) -> None:
     """List a table's snapshots, newest first: what each did, and which branches and tags point to it.
 
-    A star marks what the current state comes from; snapshots without one belong to other branches, or were rolled back.
+    A star marks ancestors of the current snapshot; the others belong to other branches, or were rolled back.
 
     For example:
 

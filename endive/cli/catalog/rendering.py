@@ -1,4 +1,4 @@
-"""Tables for the terminal and JSON for machines, of what a catalog holds."""
+"""The contents of a catalog as tables for the terminal and as JSON."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -107,7 +107,7 @@ def count(snapshot: Snapshot | None, name: str) -> int | None:
 
 
 def operation(snapshot: Snapshot) -> str | None:
-    """Return what a snapshot did."""
+    """Return a snapshot's changes in words."""
     return snapshot.summary.operation.value if snapshot.summary is not None else None
 
 

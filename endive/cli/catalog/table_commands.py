@@ -203,7 +203,7 @@ def _facts(table: LoadedTable) -> list[tuple[str, object]]:
 
 
 def table_document(table: LoadedTable) -> dict[str, Any]:
-    """Return a table for machines: what the catalog knows, and Iceberg's metadata as it is."""
+    """Return a table as JSON: its record, and Iceberg's metadata."""
     metadata, current = table.metadata, table.metadata.current_snapshot()
     return {
         "table": text_of(table.identifier),
