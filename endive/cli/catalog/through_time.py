@@ -161,7 +161,7 @@ def clone(
 ) -> None:
     """Make a new catalog with all tables. It shares every data file and can be written, without copying data.
 
-    Neither side deletes files that the other needs: the source keeps a checkpoint for its clone, listed by `checkpoint`.
+    Neither side deletes files of the other: the source keeps a checkpoint for its clone, listed by `checkpoint`.
     After an interruption repeat the command. When the clone is deleted, `checkpoint --drop --force` releases the files.
 
     For example:
