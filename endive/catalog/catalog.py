@@ -98,7 +98,7 @@ class KVCatalog(CatalogThroughTime, Closing):
         self._known = KnownTables()
         self._views = Views(store, self.files, self.tables.location_for, clock, new_id)
         self.grants = Grants(store)
-        """What users and groups may do through a server."""
+        """The grants of users and groups, which a server checks."""
         self._release: Callable[[], None] = lambda: None
         self.warehouse = require_catalog(store, self.url, warehouse.rstrip("/"), create, clock())
 

@@ -8,7 +8,7 @@ from endive.errors import EndiveError, InvariantError
 from endive.extras import naming_extra
 
 INTERRUPTED = 130
-"""What shells and Typer report for Ctrl-C."""
+"""Exit code of shells and Typer for Ctrl-C."""
 
 
 def main() -> None:

@@ -5,6 +5,6 @@ and what fails. The same code runs against a bucket, in virtual time, and under 
 
 * `requests`: what can be asked, `ask`, and creating an object when the answer may get lost.
 * `sequenced`: numbered objects, each created exactly once; the boundary below which ids are spent.
-* `fencing`: a log of numbered slots with one writer at a time.
+* `fencing`: a log of numbered entries with one writer at a time.
 * `two_phase`: create-if-absent for stores that have none, with the help of a transactional store.
 """

@@ -26,7 +26,7 @@ DRAWINGS: tuple[Callable[[ReportGroup], Drawing | None], ...] = (
 
 
 def draw(group: ReportGroup) -> tuple[Drawing, ...]:
-    """Return the charts of this group, in the order of the page; their titles carry the mark of unchecked figures."""
+    """Return the charts of this group, in the order of the page; their titles carry the mark of unchecked metrics."""
     if not group.has_metrics:
         return ()
     drawings = (drawing for function in DRAWINGS if (drawing := function(group)) is not None)

@@ -1,4 +1,4 @@
-"""Which figures of a report rest on a part of the model that was not checked."""
+"""Marks of metrics in a report that depend on a part of the model that was not checked."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def mark_of_group(group: ReportGroup) -> str:
 
 
 def mark_of_row(group: ReportGroup, row: Mapping[Any, Any]) -> str:
-    """Return what follows the figures of one series: the mark if a part that it uses was not checked.
+    """Return the suffix of the metrics of one series: the mark if a part that it uses was not checked.
 
     Of series that have no label, because an older version wrote the plan, all are marked or none.
     """

@@ -28,7 +28,7 @@ SPECIFIED_TYPES: tuple[OperationType, ...] = ("fast_append", "merge_append", "va
 
 SnapshotKind = Literal["append", "overwrite", "replace"]
 SNAPSHOT_KINDS: tuple[SnapshotKind, ...] = ("append", "overwrite", "replace")
-"""What a snapshot's summary says of it."""
+"""Kinds of snapshots, as their summaries have them."""
 
 
 @dataclass(frozen=True)

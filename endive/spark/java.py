@@ -41,7 +41,7 @@ class JavaHome:
     """A Java that runs Spark."""
 
     path: Path
-    """What to set as JAVA_HOME: the Java's own home, or a shim."""
+    """Value for JAVA_HOME: the Java's own home, or a shim."""
     version: int
     """Major version, such as 17."""
     source: Source

@@ -95,7 +95,7 @@ class TableMaintenance:
 
 @dataclass
 class MaintenanceReport:
-    """What was done, or would be."""
+    """The changes that maintenance has made, or would make."""
 
     dry_run: bool = False
     tables: list[TableMaintenance] = field(default_factory=list)

@@ -41,7 +41,7 @@ PATH_PROPERTIES = (
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What checkpoints need of one table."""
+    """The snapshots and files of one table that checkpoints need."""
 
     snapshots: tuple[Snapshot, ...] = ()
     named: frozenset[str] = frozenset()

@@ -21,7 +21,7 @@ from endive.errors import ConfigurationError
 
 
 class Privilege(StrEnum):
-    """What a grant allows."""
+    """A right that a grant gives."""
 
     READ = "read"
     """Load tables and views, and read their files."""

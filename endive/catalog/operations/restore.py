@@ -77,7 +77,7 @@ class CatalogState:
 
 @dataclass(frozen=True)
 class RestoreReport:
-    """What a restore changes, by the names of tables and namespaces."""
+    """The changes of a restore, by the names of tables and namespaces."""
 
     checkpoint: str
     changed: tuple[str, ...] = ()

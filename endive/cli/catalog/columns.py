@@ -49,7 +49,7 @@ OTHERS = {
     "array": "list<TYPE>",
     "numeric": "decimal(P, S)",
 }
-"""What other systems call a type."""
+"""Names of types in other systems."""
 TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
 PARAMETRIC = {"bucket", "truncate"}
 

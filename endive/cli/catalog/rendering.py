@@ -100,7 +100,7 @@ def size(size_bytes: int | None) -> str | None:
 
 
 def count(snapshot: Snapshot | None, name: str) -> int | None:
-    """Return a figure of a snapshot's summary; None if it has none."""
+    """Return a count of a snapshot's summary; None if it has none."""
     summary = snapshot.summary if snapshot is not None else None
     text = summary.additional_properties.get(name) if summary is not None else None
     return int(text) if text is not None and text.isdigit() else None

@@ -1,4 +1,4 @@
-"""What a writer knows of the store: a manifest and the rows of the WAL behind it, as one value that never changes.
+"""A writer's state of the store: a manifest and the rows of the WAL behind it, as one value that never changes.
 
 A writer of either kind holds one such state and replaces it when it learns something newer.
 

@@ -35,7 +35,7 @@ LEASE_S = 60
 LEASE_MAX_S = 24 * 3600
 """A claim that expires later than this from now is from a clock that is wrong."""
 MERGE_BYTES_MAX = 128 * 1024 * 1024
-"""What a process that is about to end merges at most: a few seconds of work."""
+"""Size of the largest merge of a process that is about to end: a few seconds of work."""
 PASSES_MAX = 20
 
 
@@ -50,7 +50,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Maintained:
-    """What one process has done for a store."""
+    """Result of the maintenance of one process."""
 
     compactions: tuple[Compaction, ...] = ()
     collected: Collected | None = None

@@ -11,7 +11,7 @@ from typing import Any
 from endive.kv.sst.format import Index, Rows
 
 ROW_OVERHEAD_BYTES = 150
-"""What Python needs for a row's objects besides their bytes."""
+"""Bytes of memory that Python needs for a row's objects, besides their contents."""
 CACHE_BYTES = 256 * 1024 * 1024
 
 

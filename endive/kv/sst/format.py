@@ -54,7 +54,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Footer:
-    """What an SST says of itself."""
+    """The footer of an SST."""
 
     epoch: int
     put_id: str

@@ -79,7 +79,7 @@ class _NotCached(Enum):
 
 
 NOT_CACHED = _NotCached.NOT_CACHED
-"""What `find_cached` returns if it would have to ask."""
+"""Result of `find_cached` if the row is not cached and takes a request."""
 
 
 def find_cached(runs: tuple[SortedRun, ...], key: bytes, cache: TableCache) -> Row | _NotCached | None:

@@ -70,7 +70,7 @@ class NoCache:
 
 @dataclass
 class Fetched:
-    """What one look-up has read or found in a cache, which may keep nothing, or let it go before the look-up ends."""
+    """Indexes and blocks of one look-up, read or found in a cache, which may evict them before the look-up ends."""
 
     cache: TableCache
     indexes: dict[int, Index] = field(default_factory=dict)

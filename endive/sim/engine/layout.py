@@ -1,4 +1,4 @@
-"""What the classes of a run share in the compiled kernel: its common arrays, and where each class has its part."""
+"""The arrays that the classes of a run share in the compiled kernel, and the part of each class in them."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -21,7 +21,7 @@ Numbers = dict[str, Any]
 
 
 class Layout:
-    """What the classes share, and where in the common arrays each class has its part."""
+    """The common arrays, and the part of each class in them."""
 
     def __init__(self, settings: Settings, classes: Sequence[WorkloadClass]) -> None:
         self._classes = classes

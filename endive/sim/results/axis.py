@@ -1,4 +1,4 @@
-"""What a search varies: the offered load, or any number of the configuration.
+"""The quantity that a search varies: the offered load, or any number of the configuration.
 
 A key is a dotted path. One that begins with the name of a class is that class's: `streams.writers` is
 `workload.streams.writers`. A distribution is varied by its mean; its shape stays.

@@ -39,7 +39,7 @@ class Comparison(Displayed):
     same_window: bool = True
     """False: each side has the metrics of its own window."""
     about: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
-    """What the runs of each side depend on: provider, profiles, catalog, cost model, and the trust in them."""
+    """The inputs of each side: provider, profiles, catalog, cost model, and the trust in them."""
 
     def ratio(self, name: str) -> float | None:
         """Return the second side's mean of a metric divided by the first side's."""
@@ -57,7 +57,7 @@ class Comparison(Displayed):
 
     @property
     def notes(self) -> list[str]:
-        """What each side is, and the parts that were not checked or that measurements contradict."""
+        """Return a description of each side, and the parts that were not checked or that measurements contradict."""
         sides = [f"{name}: {describe(about)}" for name, about in zip(self.names, self.about, strict=True) if about]
         return [*sides, *explained(about.get("trust", {}) for about in self.about)]
 

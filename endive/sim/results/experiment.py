@@ -41,7 +41,7 @@ class Result:
     """One run: a configuration with one seed."""
 
     about: Mapping[str, Any]
-    """What the run depends on (label, hash, seed, cost model, versions), and the window."""
+    """The inputs of the run (label, hash, seed, cost model, versions), and the window."""
     summary: Summary
     counters: Counter[str]
     """Requests by kind and outcomes by name, of the whole run."""

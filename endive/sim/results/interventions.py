@@ -42,7 +42,7 @@ class Intervention:
     leaves_out: tuple[str, ...] = ()
     """Keys that are no longer given, so that their defaults hold."""
     caveat: str = ""
-    """What the change costs that the simulator does not count."""
+    """Costs of the change that the simulator does not count."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """Keys that are varied as `endive capacity --over` does: by name, with their new values."""
 

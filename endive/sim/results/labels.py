@@ -1,12 +1,12 @@
-"""Labels of trust: how far the parts of a model were checked, and the mark of figures that rest on an unchecked one."""
+"""Trust labels: how far the parts of a model were checked, and the mark of metrics that depend on an unchecked one."""
 
 from collections.abc import Iterable, Mapping
 
 MARK = "†"
-"""Follows a figure, or the heading of a column of figures."""
+"""Follows a metric, or the heading of a column of metrics."""
 ORDER = ("unchecked", "partly", "checked")
 TRUST = "trust"
-"""Column of measures: the label of the weakest part that a row's figures rest on. Null: an older version wrote it."""
+"""Column of measures: the label of the weakest part that a row's metrics depend on. Null: an older version wrote it."""
 Labels = Mapping[str, Mapping[str, str]]
 """Parts of a model, each with its label `trust` and the words `checked`, as in `Settings.trust`."""
 
@@ -17,12 +17,12 @@ def weakest(labels: Labels) -> str:
 
 
 def mark(labels: Labels) -> str:
-    """Return what follows each figure: a space and the mark, or nothing."""
+    """Return the suffix of each metric: a space and the mark, or nothing."""
     return mark_for(weakest(labels))
 
 
 def mark_for(label: object) -> str:
-    """Return what follows each figure that has this label."""
+    """Return the suffix of each metric that has this label."""
     return f" {MARK}" if label == ORDER[0] else ""
 
 

@@ -1,4 +1,4 @@
-"""What the requests of a run cost: dollars per million commits, from request prices as data.
+"""Prices of the requests of a run: dollars per million commits, from request prices as data.
 
 Counted are the requests of the whole run, those of failed transactions included. Data files, bytes and storage are not.
 """

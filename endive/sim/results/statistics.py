@@ -1,4 +1,4 @@
-"""What a run leaves behind: one row per transaction, and counters."""
+"""Results of a run: one row per transaction, and counters."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ ATTRIBUTES = {
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """What a run leaves behind, whichever engine ran it."""
+    """Results of a run, of either engine."""
 
     rows: pa.Table | Columns
     """As the engine has them: the compiled one has integer columns, the reference engine a table."""

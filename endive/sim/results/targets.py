@@ -77,7 +77,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Target:
-    """What must hold: a success rate of all transactions, optionally a p99 commit latency, and conditions."""
+    """Conditions of a search: a success rate of all transactions, optionally a p99 commit latency, and conditions."""
 
     success: float | None
     """None: the conditions alone decide."""

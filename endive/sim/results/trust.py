@@ -1,6 +1,6 @@
-"""Marks on figures of a configuration.
+"""Marks on metrics of a configuration.
 
-A figure of a run rests on all parts of its configuration: the provider's latencies, the catalog's preset and the cost
+A metric of a run depends on all parts of its configuration: the provider's latencies, the catalog's preset and the cost
 models. It is as trustworthy as the weakest of them.
 """
 
@@ -18,12 +18,12 @@ def trust_of(settings: Settings) -> str:
 
 
 def mark_of(settings: Settings) -> str:
-    """Return what follows each figure of a configuration."""
+    """Return the suffix of each metric of a configuration."""
     return mark(settings.trust)
 
 
 def marked(grid: Grid, text: str) -> Grid:
-    """Return a table with the mark behind the headings of its figures: all columns but the first."""
+    """Return a table with the mark behind the headings of its metrics: all columns but the first."""
     first, *others = grid.headings
     return replace(grid, headings=(first, *(heading + text for heading in others)))
 
@@ -34,7 +34,7 @@ def footnotes(all_settings: Iterable[Settings]) -> list[str]:
 
 
 def parts_of(settings: Settings) -> Mapping[str, object]:
-    """Return what every JSON document says of its figures: catalog, granularity, profile, cost model and trust."""
+    """Return the model of every JSON document: catalog, granularity, profile, cost model and trust."""
     catalog = settings.values.catalog
     return {
         "provider": settings.values.storage.provider,

@@ -1,6 +1,6 @@
 """Model uncertainty: the same configuration under other assumptions about quantities that were not measured.
 
-Seeds show how much chance changes a figure. They say nothing of the model: at what point of its round trip a
+Seeds show how much chance changes a metric. They say nothing of the model: at what point of its round trip a
 conditional write is decided, whether a retry writes its manifest again, what a commit must find unchanged. Each of
 these assumptions is changed alone, with the same seeds.
 """
