@@ -1,7 +1,7 @@
-"""Threads that append through PyIceberg while the object store is slow, refuses, and loses replies.
+"""Threads that append through PyIceberg while the object store delays, refuses and loses replies.
 
-The catalog's records are on the store in trouble. The tables' own files are in a directory that works: what happens to
-them is PyIceberg's affair, and they are named only by records.
+The catalog's records are on a store with injected faults. The tables' own files are in a plain directory: faults of
+those files are PyIceberg's to handle, and only records name them.
 """
 
 from collections.abc import Iterator

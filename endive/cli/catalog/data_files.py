@@ -152,7 +152,7 @@ def orphans(
 ) -> None:
     """List the files below a table's location that no snapshot and no metadata file needs; `--delete` deletes them.
 
-    They are what crashes and failed commits leave. A young one may belong to a commit under way, so the age should be
+    Crashes and failed commits leave such files. A young one may belong to a commit under way, so the age should be
     longer than any commit takes. A table with `gc.enabled=false` is only listed.
 
     For example:
@@ -191,9 +191,9 @@ def import_table(
 ) -> None:
     """Take over an Iceberg table by its metadata file, with its snapshots, branches, tags and history.
 
-    No file is copied or changed. From then on the table must be written through this catalog only, and what deletes
-    files here, such as `drop --purge`, takes them from the catalog that the table came from. With `--index-files`,
-    scans are planned from records at once; else from the first commit that rewrites everything.
+    No file is copied or changed. From then on the table must be written through this catalog only. Commands that
+    delete files here, such as `drop --purge`, take them from the catalog that the table came from. With
+    `--index-files`, scans are planned from records at once; else from the first commit that rewrites everything.
 
     For example:
 

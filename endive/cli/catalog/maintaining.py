@@ -35,7 +35,7 @@ def maintain(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[TABLE]...", help="Only these tables, and not the store.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print the changes.")] = False,
     every: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Keep running, and do it so often: `10m`.")
     ] = None,

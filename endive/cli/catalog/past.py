@@ -41,7 +41,7 @@ def chosen(metadata: TableMetadata, snapshot_id: int | None, at: str | None, ref
 def history(
     url: Url, name: TableName, endpoint: Endpoint = None, properties: Properties = None, as_json: Json = False
 ) -> None:
-    """List a table's snapshots, newest first: what each did, and which branches and tags point to it.
+    """List a table's snapshots, newest first, with their changes and the branches and tags that point to them.
 
     A star marks ancestors of the current snapshot; the others belong to other branches, or were rolled back.
 
@@ -228,16 +228,16 @@ def expire(
         str | None, typer.Option(metavar="AGE", help="Snapshots older than this: `7d`, `12h`, or a moment.")
     ] = None,
     keep: Annotated[int | None, typer.Option(min=1, help="Keep at least so many of every branch.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the snapshots that would be removed.")] = False,
     endpoint: Endpoint = None,
     properties: Properties = None,
     as_json: Json = False,
 ) -> None:
     """Remove old snapshots, then delete the files that no other snapshot needs.
 
-    What a branch or tag points to stays, unless it is past its own `--keep`: then it goes as well. Without options the
-    table's properties decide (`history.expire.max-snapshot-age-ms`, `history.expire.min-snapshots-to-keep`), else
-    5 days and one snapshot. Readers of a snapshot that goes will miss its files.
+    Snapshots that a branch or tag points to are kept; a branch or tag that is past its own `--keep` is removed first.
+    Without options the table's properties decide (`history.expire.max-snapshot-age-ms`,
+    `history.expire.min-snapshots-to-keep`), else 5 days and one snapshot. Reads of a removed snapshot fail.
 
     For example:
 

@@ -100,7 +100,7 @@ def open_catalog(
 def restore(
     url: Url,
     name: Name,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print the changes.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     endpoint: Endpoint = None,
     properties: Properties = None,
