@@ -1,8 +1,8 @@
 """Writers that note what they try and what was acknowledged, and the judge of what is left.
 
 Every attempt has a key of its own. An append writes `ROWS` rows of that key; a change of properties sets two
-properties of that key, so that half of it can be told from the whole. A writer notes an attempt before it makes it, and
-the answer after: a writer that is killed between leaves an attempt without an answer.
+properties of that key, so that half of it can be distinguished from the whole. A writer notes an attempt before it
+makes it, and the answer after: a writer that is killed between leaves an attempt without an answer.
 """
 
 from collections import Counter

@@ -64,7 +64,7 @@ class Submitted(Generic[T]):
 
 
 class DictStore:
-    """Lets somebody else in before or after the next transaction, if it is told to."""
+    """Runs another commit before or after the next transaction, if a test asks for it."""
 
     is_exclusive_elsewhere = False
     submits_at_once = False
@@ -155,7 +155,7 @@ class Died(BaseException):
 
 
 class Counting(DictStore):
-    """Counts the rows that each transaction changes; dies after as many transactions as it is told."""
+    """Counts the rows that each transaction changes; dies after a number of transactions."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -193,7 +193,7 @@ def test_nothing_is_an_orphan_where_two_tables_live(kv: KVCatalog, table: Table)
 def test_two_tables_in_one_place_do_each_other_no_harm(
     catalog: EndiveCatalog, kv: KVCatalog, table: Table, end: str
 ) -> None:
-    """No file has a name that another could have. Only orphans cannot be told from what the other has."""
+    """No file has a name that another could have. Only orphans cannot be distinguished from files of the other."""
     other = catalog.create_table("db.other", NUMBERS, location=table.location() + end)
     other.append(numbers(7))
     other.overwrite(numbers(8))

@@ -14,7 +14,7 @@ LONG_S = 20
 
 
 class Watched(Condition):
-    """Tells when somebody waits without a limit: whoever gets the lock after that has to wake it."""
+    """Reports that a thread waits without a limit: a thread that gets the lock after that has to wake it."""
 
     def __init__(self) -> None:
         super().__init__()

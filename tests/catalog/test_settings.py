@@ -43,7 +43,7 @@ def values_of(wrong: dict[str, tuple[str, str]]) -> dict[str, str]:
     return {key: value for key, (value, _) in wrong.items()}
 
 
-def assert_all_are_told(text: str, wrong: dict[str, tuple[str, str]]) -> None:
+def assert_all_are_reported(text: str, wrong: dict[str, tuple[str, str]]) -> None:
     assert f"{len(wrong)} errors" in text
     assert [message for _, message in wrong.values() if message not in text] == []
 
@@ -51,11 +51,11 @@ def assert_all_are_told(text: str, wrong: dict[str, tuple[str, str]]) -> None:
 def test_a_catalog_is_not_opened_with_properties_that_do_not_exist_or_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="errors") as caught:
         load_catalog("x", **{"py-catalog-impl": PLUG_IN, "uri": str(tmp_path), **values_of(WRONG_IN_A_CATALOG)})
-    assert_all_are_told(str(caught.value), WRONG_IN_A_CATALOG)
+    assert_all_are_reported(str(caught.value), WRONG_IN_A_CATALOG)
 
-    with pytest.raises(ConfigurationError, match="errors") as told:
+    with pytest.raises(ConfigurationError, match="errors") as raised:
         KVCatalog.create(str(tmp_path), properties=values_of(WRONG_IN_A_CATALOG))
-    assert_all_are_told(str(told.value), WRONG_IN_A_CATALOG)
+    assert_all_are_reported(str(raised.value), WRONG_IN_A_CATALOG)
     with pytest.raises(CatalogNotFoundError):  # nothing was made
         KVCatalog.open(str(tmp_path))
 
@@ -64,13 +64,13 @@ def test_a_table_does_not_get_properties_that_do_not_exist_or_cannot_be(kv: KVCa
     kv.create_namespace("db")
     with pytest.raises(ConfigurationError, match="errors") as caught:
         kv.create_table(NAME, NUMBERS, properties={"owner": "ana", **values_of(WRONG_IN_A_TABLE)})
-    assert_all_are_told(str(caught.value), WRONG_IN_A_TABLE)
+    assert_all_are_reported(str(caught.value), WRONG_IN_A_TABLE)
     assert not kv.table_exists(NAME)
 
     kv.create_table(NAME, NUMBERS)
     with pytest.raises(ConfigurationError, match="errors") as caught:
         kv.update_properties(NAME, values_of(WRONG_IN_A_TABLE))
-    assert_all_are_told(str(caught.value), WRONG_IN_A_TABLE)
+    assert_all_are_reported(str(caught.value), WRONG_IN_A_TABLE)
     assert kv.load_table(NAME).metadata.properties == {}
 
 

@@ -1,4 +1,4 @@
-"""Options of the source documents that an audit found without effect, and the limits of repeated appends."""
+"""Options of the source documents that once had no effect, and the limits of repeated appends."""
 
 from typing import Any
 

@@ -43,7 +43,7 @@ def class_sections(
     """Validate the classes of a file. `known` are the errors of `[transaction]`, which are not repeated."""
     if not isinstance(data, Mapping):
         return {}, [InvalidKey("workload", f"expected tables, such as [workload.streams], but found {data!r}")]
-    told = {str(one).removeprefix(SHARED_PREFIX) for one in known}
+    reported = {str(one).removeprefix(SHARED_PREFIX) for one in known}
     sections: dict[str, TransactionSection] = {}
     invalid: list[InvalidKey] = []
     for name, own in data.items():
@@ -56,7 +56,7 @@ def class_sections(
         invalid += [_of_tables(place, key) for key in own if key in OF_TABLES]
         of_class = {key: value for key, value in own.items() if key not in OF_TABLES}
         section, found = validated(TransactionSection, _merged(shared, of_class), place)
-        invalid += [one for one in found if str(one).removeprefix(f"{place}.") not in told]
+        invalid += [one for one in found if str(one).removeprefix(f"{place}.") not in reported]
         if section is not None:
             sections[name] = section
     return sections, invalid

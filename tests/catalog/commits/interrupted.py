@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Interrupted(DictStore):
-    """A store that loses requests or answers, as it is told."""
+    """A store that loses requests or answers, as a test sets it."""
 
     def __init__(self) -> None:
         super().__init__()
