@@ -70,7 +70,7 @@ def prepare(directory: Path, plan: Plan) -> None:
 
 
 def work(directory: Path, plan: Plan, process: int) -> None:
-    """Write until somebody kills this process."""
+    """Write until this process is killed."""
     catalog = opened(directory, plan)
     descriptor = os.open(directory / f"journal-{process}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     note: Callable[[str], int] = lambda line: os.write(descriptor, line.encode())  # noqa: E731

@@ -35,7 +35,7 @@ AGED = {
     "write.metadata.previous-versions-max": "2",
 }
 EVERYTHING = MaintenanceOptions(orphan_age_ms=-(10**15))
-"""Orphans of any age: nobody writes during a maintenance here."""
+"""Orphans of any age: no process writes during a maintenance here."""
 BASE, NOW = "base", "now"
 Rows = dict[str, list[int]]
 
@@ -106,7 +106,7 @@ ACTIONS: dict[str, Callable[[Path], None]] = {"maintain": maintaining, "restore"
 
 
 def act(directory: Path, action: str) -> None:
-    """Do an action until somebody kills this process; note each beginning and end."""
+    """Do an action until this process is killed; note each beginning and end."""
     while True:
         (directory / "doing").write_text("")
         ACTIONS[action](directory)

@@ -1,4 +1,4 @@
-"""Writers that note what they try and what was acknowledged, and the judge of what is left.
+"""Writers that record their attempts and acknowledgements, and a check of the tables against these records.
 
 Every attempt has a key of its own. An append writes `ROWS` rows of that key; a change of properties sets two
 properties of that key, so that half of it can be distinguished from the whole. A writer notes an attempt before it

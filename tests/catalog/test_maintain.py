@@ -22,7 +22,7 @@ from tests.catalog.tables import NAME, NUMBERS, numbers
 
 AGED = {"history.expire.max-snapshot-age-ms": "0", "commit.manifest.min-count-to-merge": "3"}
 EVERYTHING = MaintenanceOptions(orphan_age_ms=-(10**15))
-"""Orphans of any age, which is safe here: nobody writes meanwhile."""
+"""Orphans of any age, which is safe here: no other process writes."""
 
 
 @pytest.fixture

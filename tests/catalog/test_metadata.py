@@ -194,7 +194,7 @@ def test_a_column_that_the_table_is_partitioned_or_sorted_by_cannot_go(
 
 @pytest.mark.parametrize("mode", ["before-acknowledgement", "background"])
 def test_time_does_not_go_backwards_in_a_table(store: DictStore, warehouse: str, mode: str) -> None:
-    """The clock of who commits may be behind that of who committed before."""
+    """The clock of a committer may be behind that of the committer before it."""
     with KVCatalog(store, warehouse, {"endive.metadata-json": mode}, create=True, clock=lambda: 1_000) as kv:
         kv.create_namespace("db")
         table = EndiveCatalog.on(kv).create_table(NAME, NUMBERS)

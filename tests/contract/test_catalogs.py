@@ -112,7 +112,7 @@ def test_a_read_set_that_changed_refuses_the_commit(make: Make) -> None:
 
 
 def _finish(turns: tuple[int, ...], writers: list[Latency[CommitResult]]) -> list[bool]:
-    """Let the writers take steps in the order given, then to their ends; return who succeeded."""
+    """Let the writers take steps in the order given, then to their ends; return the writers that succeeded."""
     outcomes: dict[int, bool] = {}
     for writer in [*turns, *([0] * 20), *([1] * 20)]:
         if writer not in outcomes:

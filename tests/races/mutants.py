@@ -1,4 +1,4 @@
-"""Faulty variants of the protocols. Each is a mistake that somebody has made or would make; the explorer must find it.
+"""Faulty variants of the protocols. Each is a mistake that was made, or is easily made; the explorer must find it.
 
 A mutant takes a part of the protocol away or puts a wrong one in its place, for as long as its context lasts.
 """

@@ -170,7 +170,7 @@ def answer(bodies: dict[str, bytes], request: Request[Any]) -> Any:  # noqa: PLR
 
 
 def at_rest(bodies: Mapping[str, bytes], steps: Steps[T]) -> T:
-    """Run a protocol to its end while nobody else does anything."""
+    """Run a protocol to its end while no other protocol takes a step."""
     objects = dict(bodies)
     try:
         request = next(steps)

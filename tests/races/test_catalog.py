@@ -50,7 +50,7 @@ COMING_BACK: dict[str, Program] = {
     "clearer": partial(clearing, STATE),
     "registrar": partial(doing, "register", registered, STATE),
 }
-"""The table is dropped and comes back, with the uuid it had, while somebody clears the rows of its former life."""
+"""The table is dropped and comes back, with the uuid it had, while a process clears the rows of its former life."""
 
 
 def searched(programs: Mapping[str, Program], bounds: Bounds) -> Exploration:

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(params=["s3", "azure"])
 def place(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """A URL that nobody has used, and the server's address."""
+    """A URL that was not used before, and the server's address."""
     if request.param == "s3":
         return f"s3://bucket/prefix/{next(_numbers)}", request.getfixturevalue("s3_endpoint")
     return f"az://container/prefix/{next(_numbers)}", request.getfixturevalue("azure_endpoint")

@@ -32,7 +32,7 @@ PROVIDERS = (None, "s3", "s3x", "azure", "gcp")
 """Whose latencies a run has; None: short ones that differ much, which mixes orders more."""
 DURATION_MS = 120_000.0
 QUIET_MS = 3_600_000.0
-"""Afterwards nobody does anything, until all late requests have arrived."""
+"""Afterwards no process takes a step, until all late requests have arrived."""
 
 
 @dataclass

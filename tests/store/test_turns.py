@@ -1,4 +1,4 @@
-"""Members take turns: who keeps winning pauses, more often if somebody used the pause."""
+"""Writers take turns: a writer that keeps winning pauses, more often if another one used the pause."""
 
 from endive.kv.turns import PAUSE_COMMITS, STREAK_FIRST, STREAK_MAX, Turns
 

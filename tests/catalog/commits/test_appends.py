@@ -245,7 +245,7 @@ def test_only_an_append_to_one_branch_is_rebased(
 
 
 def test_an_append_to_a_table_of_format_3_is_not_rebased(catalog: EndiveCatalog, table: Table) -> None:
-    """PyIceberg cannot write such tables yet; when it can, somebody has to assign the row ids."""
+    """PyIceberg cannot write such tables yet; when it can, the catalog has to assign the row ids."""
     late = catalog.load_table(NAME).transaction()
     late.append(numbers(2))
     table.append(numbers(1))

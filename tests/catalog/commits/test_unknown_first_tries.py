@@ -76,7 +76,7 @@ def test_an_append_that_an_earlier_try_rebases_returns_the_stored_result(
 def test_metadata_of_a_failed_attempt_is_not_returned_as_the_table(
     catalog: EndiveCatalog, rival: EndiveCatalog, table: Table, store: Interrupted
 ) -> None:
-    """The first life of a job commits just before the second, and somebody else after it."""
+    """The first life of a job commits just before the second, and another process after it."""
     change = TableChange(NAME, (), setting(a="1"))
 
     def first_life() -> None:
