@@ -1,4 +1,4 @@
-"""Opening catalogs: who waits for whom, what the catalog keeps for all who open it, and what a process keeps of it."""
+"""Opening catalogs: concurrent opens, properties that a catalog stores for all processes, caches of a process."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
