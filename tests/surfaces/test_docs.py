@@ -65,6 +65,18 @@ def test_relative_links_resolve(path: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_a_name_that_links_to_a_source_file_is_defined_there(path: Path) -> None:
+    missing = []
+    for name, target in re.findall(r"\[`([\w.]+)`\]\(([^)#\s]*endive/[^)#\s]+\.py)\)", text_of(path)):
+        source = text_of((path.parent / target).resolve())
+        parts = [] if name.endswith(".py") or name.startswith("endive.") else name.split(".")
+        missing += [
+            name for part in parts if not re.search(rf"(class|def) {part}\b|^\s*{part}\b.*=", source, re.MULTILINE)
+        ]
+    assert missing == []
+
+
 def test_every_decision_is_numbered_and_reached_from_the_documents() -> None:
     decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     numbers = [int(path.name[:4]) for path in decisions]
