@@ -79,7 +79,8 @@ class Publisher:
             view = yield from table_rows.load_table(tx, identifier)
             return view
 
-        view = self.store.read(look)
+        # This process has just changed the table, so it knows a state that is new enough.
+        view = self.store.read(look) if is_urgent else self.store.read_cached(look)
         record, metadata = view.record, view.metadata
         previous = self.files.existing(record, lambda: view)
         if not record.is_dirty:

@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from endive.catalog.model.encoding import DecodeCache, SchemaJson, decodes
 from endive.catalog.model.names import Identifier
-from endive.catalog.model.table_parts import digests_in, own_bytes, put_back, take_parts
+from endive.catalog.model.table_parts import INLINE_BYTES_MAX, digests_in, own_bytes, put_back, take_parts
 
 FORMAT_VERSION = 2
 """Newest version of the records' format that is known here; an older Endive refuses a catalog of a newer one.
@@ -173,6 +173,10 @@ class TableRecord:
     def stored(self) -> tuple[bytes, dict[str, bytes]]:
         """Return the JSON of the record without its large parts, and the parts by their digests."""
         fields = self._fields()
+        if not self.stored_parts:
+            body = to_json(fields)
+            if len(body) <= INLINE_BYTES_MAX:  # then so is each of its parts
+                return decoded_table.add(body, self), {}
         parts = take_parts(fields, self.metadata.schemas, self.stored_parts)
         record = replace(self, stored_parts=frozenset(parts))
         return decoded_table.add(to_json(fields), record, own_bytes(parts)), parts
