@@ -20,6 +20,13 @@ class EndiveError(Exception):
         self.args = tuple(getattr(self, fact.name) for fact in fields(self) if fact.init)
 
 
+def copy_of(error: EndiveError) -> EndiveError:
+    """Return an equal error: one that is raised in several threads must not share its traceback."""
+    copied = type(error)(*error.args)
+    copied.__cause__ = error
+    return copied
+
+
 @dataclass(eq=False)
 class UnsupportedOperationError(EndiveError):
     """The storage provider lacks this operation. Choose another provider or another mode."""

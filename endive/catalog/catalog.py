@@ -26,7 +26,6 @@ from pyiceberg.table.update import (
 from endive.catalog.checkpoints import Checkpoints
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.committer import CommittedTable, TableCommitter
-from endive.catalog.commit.known_tables import KnownTables
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.prepared import NO_VERSION
 from endive.catalog.commit.publisher import Publisher
@@ -95,7 +94,6 @@ class KVCatalog(CatalogThroughTime, Closing):
         self._new_id = new_id
         self._namespaces = Namespaces(store, clock, new_id)
         self._committer = TableCommitter(store, self.files, clock, new_id)
-        self._known = KnownTables()
         self._views = Views(store, self.files, self.tables.location_for, clock, new_id)
         self.grants = Grants(store)
         """The grants of users and groups, which a server checks."""
@@ -311,8 +309,7 @@ class KVCatalog(CatalogThroughTime, Closing):
             changes.append(RemovePropertiesUpdate(removals=list(removals)))
         if updates:
             changes.append(SetPropertiesUpdate(updates=dict(updates)))
-        self.commit(identifier, (), tuple(changes))
-        return self.load_table(identifier)
+        return self.commit_and_load([TableChange(table_of(identifier), (), tuple(changes))])[0]
 
     # Views.
 
@@ -397,7 +394,7 @@ class KVCatalog(CatalogThroughTime, Closing):
         return [
             LoadedTable(change.identifier, one.version, one.metadata, one.metadata_location)
             if one.metadata is not None
-            else self._known.load(self.tables, change.identifier, one.rows)
+            else self._committer.known.load(self.tables, change.identifier, one.rows)
             for change, one in zip(changes, self._commit(changes, commit_id), strict=True)
             if one.record.version != NO_VERSION
         ]

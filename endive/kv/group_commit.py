@@ -21,7 +21,7 @@ from threading import Condition, Lock, Thread, current_thread
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from endive.errors import EndiveError, StoreClosedError
+from endive.errors import EndiveError, StoreClosedError, copy_of
 from endive.kv.commit_times import BatchTimes, CommitTimes
 from endive.kv.options import StoreOptions
 from endive.kv.pipeline import Batch, Pipeline, Written
@@ -325,13 +325,6 @@ class GroupCommit:
 def is_urgent(function: TransactionFunction[Any]) -> bool:
     """Whether a function is to be committed as soon as possible."""
     return bool(getattr(function, "is_urgent", True))
-
-
-def copy_of(error: EndiveError) -> EndiveError:
-    """Return an equal error: one that is raised in several threads must not share its traceback."""
-    copied = type(error)(*error.args)
-    copied.__cause__ = error
-    return copied
 
 
 def answer(batch: Batch, outcomes: Sequence[Outcome]) -> None:

@@ -277,7 +277,7 @@ def test_a_crash_before_the_commit_leaves_an_orphan_and_nothing_else(
     def die(_: object) -> None:
         raise Died
 
-    monkeypatch.setattr(kv._committer, "_discard", lambda _: None)  # the dead delete nothing
+    monkeypatch.setattr(kv._committer._loop, "_discard", lambda _: None)  # the dead delete nothing
     with monkeypatch.context() as patch:
         patch.setattr(store, "transact", die)
         with pytest.raises(Died):

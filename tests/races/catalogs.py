@@ -112,7 +112,7 @@ def committed_as_group(letters: str, known: bytes, tx: Transaction) -> Steps[boo
         members.append(GroupMember(f"commit {letter}", change, rows))
         view = advanced(view, rows)
     last = members[-1].rows.named(f"file of {letters}", "", 0)
-    answer = yield from apply_group(tx, TABLE, members, last, follows)
+    answer = yield from apply_group(tx, TABLE, members, last)
     return isinstance(answer, tuple)
 
 

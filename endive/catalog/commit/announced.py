@@ -37,10 +37,10 @@ from endive.catalog.commit.announced_results import (
     result_of_error,
     result_of_record,
 )
-from endive.catalog.commit.apply import AlreadyCommitted, GroupMember, Stale, apply_group
-from endive.catalog.commit.chains import Chain, Chains, answer_members, load_base, members_of, past_after
+from endive.catalog.commit.apply import AlreadyCommitted, GroupMember, GroupOutcome, Stale, apply_group
+from endive.catalog.commit.base import is_alone, load_base
+from endive.catalog.commit.chains import Chain, Chains, members_of
 from endive.catalog.commit.change_json import PortableChange, decoded_change, encoded_change
-from endive.catalog.commit.decision import WritesFileFirst
 from endive.catalog.commit.groups import GroupResult, TableQueue, Waiting
 from endive.catalog.commit.manifest_lists import own_manifests_of
 from endive.catalog.commit.manifests import encoded_list, own_list
@@ -50,8 +50,8 @@ from endive.catalog.commit.stored_results import Results
 from endive.catalog.model.catalog_records import CommitRecord, TableRecord
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
-from endive.catalog.operations.table_rows import TableView, find_table
-from endive.errors import CommitConflictError, EndiveError, NotInCatalogError, OutcomeUnknownError
+from endive.catalog.operations.table_rows import find_table
+from endive.errors import EndiveError, NotInCatalogError, OutcomeUnknownError
 from endive.kv.exchange import Exchange
 from endive.kv.log.intentions import FAILED, INTENTION_BYTES_MAX, TOPIC_DIGITS, CallResult, Decided, Intention
 from endive.kv.log.topics import AlreadyDecided, Verdict
@@ -70,8 +70,6 @@ CHANGES_MAX = 256
 """Changes of one chain; their manifest lists are written at the same time."""
 WAITS_MAX = 8
 """A process waits for so many others before it leads. If more intentions are before its own, most are abandoned."""
-
-Outcome = Results | Stale | AlreadyCommitted
 
 
 def can_prepare(intention: Intention) -> bool:
@@ -105,19 +103,15 @@ def apply_announced(
     base: TableRecord | None,
     members: Sequence[GroupMember],
     last: ChangedRows | None,
-    writes_file_first: WritesFileFirst,
     results_of: Callable[[Results], Mapping[str, tuple[CallResult, ...]]],
-) -> Steps[Verdict[Outcome]]:
+) -> Steps[Verdict[GroupOutcome]]:
     """Commit a chain, and decide its intentions; or neither, if the table is not the one that the chain begins with."""
-    outcome: Outcome = ()
+    outcome: GroupOutcome = ()
     record = yield from find_table(tx, identifier)
     if (None if record is None else record.state) != (None if base is None else base.state):
         outcome = Stale(identifier)  # conflicts may be with the old state
     if members and last is not None:
-        try:
-            outcome = yield from apply_group(tx, identifier, members, last, writes_file_first)
-        except (CommitConflictError, NotInCatalogError):
-            outcome = Stale(identifier)
+        outcome = yield from apply_group(tx, identifier, members, last)
     return Verdict(outcome, results_of(outcome)) if isinstance(outcome, tuple) else Verdict(outcome)
 
 
@@ -182,16 +176,15 @@ class AnnouncedCommits:
         return True
 
     def _calls(self, identifier: Identifier, group: Sequence[Waiting]) -> tuple[Call, ...] | None:
-        """Return the changes of a group as calls; None if they are too large, or the table is not there."""
-        try:
-            view = self._store.read_cached(partial(load_base, identifier=identifier, changes=()))
-        except NotInCatalogError:
+        """Return the changes of a group as calls; None if they are too large, or one of them must be alone."""
+        record = self._store.read_cached(partial(find_table, identifier=identifier))
+        if record is None or any(is_alone(record, one.change) for one in group):
             return None
-        calls = tuple(Call(NAME, VERSION, encoded_change(self._portable(one, view))) for one in group)
+        calls = tuple(Call(NAME, VERSION, encoded_change(self._portable(one, record))) for one in group)
         return calls if sum(len(call.argument) for call in calls) <= INTENTION_BYTES_MAX else None
 
-    def _portable(self, one: Waiting, view: TableView) -> PortableChange:
-        metadata = view.record.metadata
+    def _portable(self, one: Waiting, record: TableRecord) -> PortableChange:
+        metadata = record.metadata
         io = self._files.io(metadata.location, metadata.properties)
         lists = {
             snapshot.manifest_list: encoded_list(metadata, snapshot, own_list(io, snapshot))
@@ -317,7 +310,7 @@ class AnnouncedCommits:
         stored: dict[str, CommitRecord],
         lost: int,
         own: Taken | None,
-    ) -> Outcome | AlreadyDecided:
+    ) -> GroupOutcome | AlreadyDecided:
         """Build a chain of all changes, write its files, and run its transaction."""
         while True:
             chain, base = self._build(identifier, queue, found, stored, lost)
@@ -332,11 +325,8 @@ class AnnouncedCommits:
                 return ()
         missing = NotInCatalogError("Table", text_of(identifier), "it may have been dropped or renamed")
         if chain is not None:
-            for link in chain.links:
-                if link.error is not None:
-                    self._chains.discard(link.written)
-                    link.written.clear()
-            self._chains.write(chain, queue)
+            self._chains.drop_failed(chain)
+            self._chains.write(chain)
         members, last = members_of(chain) if chain is not None and chain.fitting else ([], None)
 
         def results_of(records: Results) -> dict[str, tuple[CallResult, ...]]:
@@ -349,7 +339,6 @@ class AnnouncedCommits:
             base=base,
             members=members,
             last=last,
-            writes_file_first=self._files.written_first,
             results_of=results_of,
         )
         outcome = self._exchange.carry_out([one.name for one in found], function)
@@ -359,9 +348,7 @@ class AnnouncedCommits:
             return outcome
         self._exchange.carried(len(found) - (own is not None))
         if chain is not None and chain.fitting:
-            queue.past = past_after(chain)
-            answer_members(chain, outcome)
-            self._chains.clean_old_metadata(chain)
+            self._chains.committed(chain, outcome)
         if own is not None:
             _answer_rest(own, stored, errors, missing)
         return outcome
@@ -380,13 +367,11 @@ class AnnouncedCommits:
         """
         changes = {one.commit_id: one for taken in reversed(found) for one in reversed(taken.waiting)}
         chained = [one for one in reversed(changes.values()) if one.commit_id not in stored]
-        try:
-            view = self._store.read_cached(
-                partial(load_base, identifier=identifier, changes=[one.change for one in chained])
-            )
-        except NotInCatalogError:
+        changes_of = [one.change for one in chained]
+        view = self._store.read_cached(partial(load_base, identifier=identifier, changes=changes_of))
+        if view is None:
             return None, None
-        return self._chains.build(view, chained, lost, queue.known), view.record
+        return self._chains.build(identifier, view, chained, lost, queue.known), view.record
 
     def _is_left(self, taken: Taken, errors: Mapping[int, Exception]) -> bool:
         """Whether an intention of another process is left to it: an error here says nothing about its changes."""

@@ -60,7 +60,7 @@ def apply_commit(
         if one.rows is not None and one.rows.fits(record):
             fitting.append(one.rows)
             continue
-        base = yield from base_of(tx, record, one.change)
+        base = yield from base_of(tx, record, [one.change])
         decision = decide(one.change, base, writes_file_first)  # a real conflict is raised here
         if one.rows is not None or decision is not Decision.APPLY:
             return Stale(one.change.identifier)
@@ -97,17 +97,18 @@ class AlreadyCommitted:
     """Their stored results, by commit id."""
 
 
+GroupOutcome = Results | Stale | AlreadyCommitted
+
+
 def apply_group(
     tx: StoreTransaction,
     identifier: Identifier,
     members: Sequence[GroupMember],
     last: ChangedRows,
-    writes_file_first: WritesFileFirst,
-) -> Steps[Results | Stale | AlreadyCommitted]:
+) -> Steps[GroupOutcome]:
     """Commit prepared changes of one table, all or none. `last`: the rows of the last one, with the metadata file.
 
-    A single change that contradicts the table raises its conflict here. In a larger group that is the error of one
-    member, and the caller finds it when it computes the group again.
+    A conflict is the error of one member, and the caller finds it when it computes the group again.
     """
     record = yield from find_table(tx, identifier)
     stored: dict[str, CommitRecord] = {}
@@ -120,9 +121,6 @@ def apply_group(
     if stored:
         return AlreadyCommitted(stored)
     if not members[0].rows.fits(record):
-        if len(members) == 1:
-            base = yield from base_of(tx, record, members[0].change)
-            decide(members[0].change, base, writes_file_first)
         return Stale(identifier)
     results: list[CommitRecord] = []
     for member in members:

@@ -6,8 +6,9 @@ of the other. Then the manifest lists of rebased appends and one metadata file, 
 same time; that file shows all changes. A chain without manifest lists can leave its metadata file to be written beside
 its transaction.
 
-A chain is committed by one transaction (`endive.catalog.commit.group_commit`), or not at all. Its files are deleted if
-that has certainly failed, and those of changes with an error in any case.
+A single commit is a chain of one change. A chain is committed by one transaction
+(`endive.catalog.commit.commit_loop`), or not at all. Its files are deleted if that has certainly failed, and those of
+changes with an error in any case.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,20 +22,19 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from endive.catalog.commit.apply import GroupMember
-from endive.catalog.commit.base import named_snapshots
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import Decision, decide
-from endive.catalog.commit.groups import CommittedState, GroupResult, Past, TableQueue, Waiting
+from endive.catalog.commit.groups import CommittedState, GroupResult, Waiting
+from endive.catalog.commit.known_tables import KnownTables
 from endive.catalog.commit.metadata_files import MetadataFiles
 from endive.catalog.commit.old_metadata import ENABLED, delete_dropped_files, dropped_files
-from endive.catalog.commit.prepared import ChangedRows, advanced, compute_rows
+from endive.catalog.commit.prepared import ChangedRows, advanced, compute_rows, whole_metadata
 from endive.catalog.commit.rebase import KnownLists, NewList, rebase, write_lists
 from endive.catalog.commit.stored_results import Results
-from endive.catalog.model.catalog_records import CommitRecord, TableRecord
+from endive.catalog.model.catalog_records import CommitRecord
 from endive.catalog.model.names import Identifier
-from endive.catalog.model.transaction import StoreTransaction, TransactionalStore
-from endive.catalog.operations.table_rows import TableView, load_table, partial_view, require_table, whole_view
-from endive.protocol.requests import Steps
+from endive.catalog.model.transaction import TransactionalStore
+from endive.catalog.operations.table_rows import TableView, load_table, whole_view
 
 WRITERS_MAX = 16
 """Files that are written at the same time."""
@@ -56,9 +56,11 @@ class Link:
 
 @dataclass(slots=True)
 class Chain:
-    """The members of a group, one on top of the other."""
+    """Changes of one table, one on top of the other."""
 
-    base: TableView
+    identifier: Identifier
+    base: TableView | None
+    """None: the table does not exist."""
     links: list[Link]
     file_first: bool = False
     """Whether the metadata file is written before the transaction."""
@@ -85,21 +87,29 @@ class Chains:
     """Builds chains and writes their files. Safe to use from many threads, one for each table at a time."""
 
     def __init__(
-        self, store: TransactionalStore, files: MetadataFiles, clock: Callable[[], int], new_id: Callable[[], str]
+        self,
+        store: TransactionalStore,
+        files: MetadataFiles,
+        clock: Callable[[], int],
+        new_id: Callable[[], str],
+        tables: KnownTables,
     ) -> None:
         self.store = store
         self.files = files
         self._clock = clock
         self._new_id = new_id
+        self._tables = tables
         self._writers = ThreadPoolExecutor(WRITERS_MAX, thread_name_prefix="endive-files")
 
     def close(self) -> None:
         """Stop the threads."""
         self._writers.shutdown()
 
-    def build(self, view: TableView, pending: Sequence[Waiting], lost: int, known: KnownLists) -> Chain:
+    def build(
+        self, identifier: Identifier, view: TableView | None, pending: Sequence[Waiting], lost: int, known: KnownLists
+    ) -> Chain:
         """Decide about each change on top of those before it, and compute the rows of those that fit."""
-        chain = Chain(view, [Link(one) for one in pending])
+        chain = Chain(identifier, view, [Link(one) for one in pending])
         state = view
         for link in chain.links:
             try:
@@ -108,11 +118,11 @@ class Chains:
                 link.error = error
         return chain
 
-    def _add(self, chain: Chain, link: Link, state: TableView, lost: int, known: KnownLists) -> TableView:
+    def _add(self, chain: Chain, link: Link, state: TableView | None, lost: int, known: KnownLists) -> TableView:
         change = link.waiting.change
         written_first = link.waiting.writes_file_first or self.files.written_first
         decision = decide(change, state, written_first)
-        if decision is Decision.REBASE:
+        if decision is Decision.REBASE and state is not None:
             commit_uuid, now_ms = UUID(self._new_id()), self._clock()
             change, link.lists = rebase(
                 change, state.metadata, self._io(state), commit_uuid, lost + 1, now_ms, link.written, known
@@ -129,44 +139,63 @@ class Chains:
         metadata = view.record.metadata
         return self.files.io(metadata.location, metadata.properties)
 
-    def write(self, chain: Chain, queue: TableQueue, may_be_beside: bool = False) -> None:
+    def drop_failed(self, chain: Chain) -> None:
+        """Delete the files of members that failed."""
+        for link in chain.links:
+            if link.error is not None:
+                self.discard(link.written)
+                link.written.clear()
+
+    def write(self, chain: Chain, may_be_beside: bool = False) -> None:
         """Write the files of a chain, at the same time; delete all of them if one cannot be written.
 
         `may_be_beside`: the metadata file may be left to `chain.beside`. Manifest lists may not: no rows have them.
         """
-        last, record = chain.last, chain.base.record
-        if last is None:
+        base, last = chain.base, chain.last
+        if last is None or not chain.fitting:
             return
-        io = self._io(chain.base)
-        tasks = [partial(write_lists, io, link.lists) for link in chain.fitting if link.lists]
-        if chain.file_first and last.record.version != record.version:
-            past = self._past(record, queue)
-            location = self.files.new_location(last.after, record.metadata_location)
-            is_beside = may_be_beside and not tasks and self.files.may_be_beside(location, last.after.properties)
-            load = partial(load_table, identifier=record.identifier)
-            previous = self.files.existing(record, lambda: self.store.read_cached(load))
-            chain.last = last = last.named(location, previous, record.metadata.last_updated_ms, is_beside)
-            chain.metadata = _whole_metadata(chain, last, past)
-            chain.written.append(location)
-            write = partial(self.files.write, chain.metadata, location)
-            if is_beside:
-                chain.beside = write
-            else:
-                tasks.append(write)
+        lists = [link.lists for link in chain.fitting if link.lists]
+        tasks: list[Callable[[], None]] = []
+        if base is not None:
+            tasks += [partial(write_lists, self._io(base), each) for each in lists]
         try:
+            if chain.file_first and (base is None or last.record.version != base.record.version):
+                write = self._named(chain, last, may_be_beside and not tasks)
+                if chain.beside is None:
+                    tasks.append(write)
             self._at_once(tasks)
         except BaseException:
             self.discard(chain.files)
             raise
 
-    def _past(self, record: TableRecord, queue: TableQueue) -> Past:
-        """Return the whole past of a table. If it is newer than the record, so is the table: the group is stale."""
-        past = queue.past
-        if past is not None and past.state == record.state:
-            return past
-        view = self.store.read_cached(partial(whole_view, record=record))
-        snapshots = [one.snapshot for one in view.snapshots]
-        return Past(record.state, snapshots, [entry for _, entry in view.history])
+    def _named(self, chain: Chain, last: ChangedRows, may_be_beside: bool) -> Callable[[], None]:
+        """Name the metadata file of a chain; return the function that writes it, `chain.beside` if it may be."""
+        previous, previous_ms, before = "", 0, ""
+        if chain.base is not None:
+            record = chain.base.record
+            load = partial(load_table, identifier=record.identifier)
+            previous = self.files.existing(record, lambda: self.store.read_cached(load))
+            previous_ms, before = record.metadata.last_updated_ms, record.metadata_location
+        location = self.files.new_location(last.after, before)
+        is_beside = may_be_beside and self.files.may_be_beside(location, last.after.properties)
+        chain.last = last = last.named(location, previous, previous_ms, is_beside)
+        chain.metadata = self._whole_metadata(chain, last)
+        chain.written.append(location)
+        write = partial(self.files.write, chain.metadata, location)
+        chain.beside = write if is_beside else None
+        return write
+
+    def _whole_metadata(self, chain: Chain, last: ChangedRows) -> TableMetadata:
+        """Return the metadata after a chain, with the table's whole past, which is loaded if it is not known.
+
+        If it is newer than the record, so is the table: the chain is stale.
+        """
+        changes = [link.rows for link in chain.fitting if link.rows is not None and not link.rows.is_empty]
+        past = None
+        if chain.base is not None and not changes[0].is_whole:
+            record = chain.base.record
+            past = self._tables.at(record) or self.store.read_cached(partial(whole_view, record=record)).metadata
+        return whole_metadata(past, changes, last.after)
 
     def _at_once(self, tasks: Sequence[Callable[[], None]]) -> None:
         if len(tasks) <= 1:
@@ -177,12 +206,25 @@ class Chains:
             future.result()
         return None
 
-    def clean_old_metadata(self, chain: Chain) -> None:
+    def committed(self, chain: Chain, results: Results) -> None:
+        """Answer the members of a chain that fit, whose rows are durable, and delete old metadata files."""
+        last, state = chain.last, None
+        for link, record in zip(chain.fitting, results, strict=True):
+            state = None
+            if last is not None and chain.metadata is not None and _is_own(link, record, last):
+                state = CommittedState(last.record.version, chain.metadata, last.record.metadata_location)
+            change = link.change if link.change is not None else link.waiting.change
+            link.waiting.committed = GroupResult(record, change, state)
+        if state is not None:
+            self._tables.keep(state.version, state.metadata)
+        self._clean_old_metadata(chain)
+
+    def _clean_old_metadata(self, chain: Chain) -> None:
         """Delete old metadata files; unless the table asks for it, without letting the leader wait."""
-        before, last = chain.base.record, chain.last
-        if last is None or not chain.written or not dropped_files(before, last.record):
+        base, last = chain.base, chain.last
+        if base is None or last is None or not chain.written or not dropped_files(base.record, last.record):
             return
-        delete = partial(delete_dropped_files, self.store, self.files, before, last.record)
+        delete = partial(delete_dropped_files, self.store, self.files, base.record, last.record)
         if ENABLED in last.record.metadata.properties:
             delete()  # a table with this property has no old files when the commit returns
         else:
@@ -192,33 +234,6 @@ class Chains:
         """Delete files that nothing refers to."""
         for path in paths:
             self.files.delete(path)
-
-
-def load_base(tx: StoreTransaction, identifier: Identifier, changes: Sequence[TableChange]) -> Steps[TableView]:
-    """Return the table with as much of its past as the changes need."""
-    record = yield from require_table(tx, identifier, "it may have been dropped or renamed since it was loaded")
-    view = yield from partial_view(tx, record, {one for change in changes for one in named_snapshots(record, change)})
-    return view
-
-
-def _whole_metadata(chain: Chain, last: ChangedRows, past: Past) -> TableMetadata:
-    """Return the metadata after a chain, with the table's whole past."""
-    known = {one.snapshot.snapshot_id for one in chain.base.snapshots}
-    snapshots, log = list(past.snapshots), list(past.log)
-    for rows in (link.rows for link in chain.fitting):
-        if rows is not None and not rows.is_empty:
-            snapshots += [one for one in rows.after.snapshots if one.snapshot_id not in known]
-            known |= {one.snapshot_id for one in rows.after.snapshots}
-            log += rows.after.snapshot_log
-    return last.after.model_copy(update={"snapshots": snapshots, "snapshot_log": log})
-
-
-def past_after(chain: Chain) -> Past | None:
-    """Return the past of the table after a chain; None if it is not known."""
-    if chain.metadata is None or chain.last is None:
-        return None
-    record = chain.last.record
-    return Past(record.state, chain.metadata.snapshots, chain.metadata.snapshot_log)
 
 
 def members_of(chain: Chain) -> tuple[list[GroupMember], ChangedRows]:
@@ -231,17 +246,6 @@ def members_of(chain: Chain) -> tuple[list[GroupMember], ChangedRows]:
     if chain.last is None or len(members) < len(chain.fitting):
         raise AssertionError("a chain without rows")
     return members, chain.last
-
-
-def answer_members(chain: Chain, results: Results) -> None:
-    """Answer the members of a chain that fit, whose rows are durable."""
-    last = chain.last
-    for link, record in zip(chain.fitting, results, strict=True):
-        state = None
-        if last is not None and chain.metadata is not None and _is_own(link, record, last):
-            state = CommittedState(last.record.version, chain.metadata, last.record.metadata_location)
-        change = link.change if link.change is not None else link.waiting.change
-        link.waiting.committed = GroupResult(record, change, state)
 
 
 def _is_own(link: Link, record: CommitRecord, last: ChangedRows) -> bool:

@@ -37,7 +37,7 @@ from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.names import text_of
 from endive.catalog.operations.table_rows import TableView
 from endive.catalog.settings import REBASE
-from endive.errors import CommitConflictError
+from endive.errors import CommitConflictError, NotInCatalogError
 
 RETRIES = TableProperties.COMMIT_NUM_RETRIES
 
@@ -58,7 +58,13 @@ class AssertUnmoved(AssertRefSnapshotId):
 
 
 def decide(change: TableChange, base: TableView | None, writes_file_first: WritesFileFirst) -> Decision:
-    """Return how a change is committed on a base; raise `CommitConflictError` if it contradicts the base."""
+    """Return how a change is committed on a base; raise `CommitConflictError` if it contradicts the base.
+
+    Without a base, the table does not exist: `NotInCatalogError`, unless the change creates it.
+    """
+    if base is None and not change.creates:
+        hint = "it may have been dropped or renamed since it was loaded"
+        raise NotInCatalogError("Table", text_of(change.identifier), hint)
     if base is not None and must_rebase(change, base.metadata):
         return Decision.REBASE
     _check_snapshots(change, base)

@@ -2,7 +2,7 @@
 
 A commit that writes files takes its turn at the table. Those that arrive meanwhile wait, and become the next group: the
 thread of one of them leads, and commits all of them by one metadata file and one transaction
-(`endive.catalog.commit.group_commit`).
+(`endive.catalog.commit.commit_loop`). A commit that finds nobody waiting is a group of one.
 
 **When a group leaves.** Threads that were just answered come back with their next commit in a moment. If the first of
 them led a group of its own, the others would wait for it. So a group waits for as many commits as were waiting or
@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from math import inf
 from threading import Condition, Lock
 from time import monotonic
-from uuid import UUID
 from weakref import WeakValueDictionary
 
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.decision import WritesFileFirst
@@ -38,16 +36,6 @@ COMPANY_S = 2.0
 """So long after a sign of other processes that commit to a table, its commits are announced to them."""
 GROUP_MAX = 64
 """Commits of one group; their manifest lists are written at the same time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """All snapshots of a table and its whole history, in one state: for its metadata file."""
-
-    state: tuple[UUID, int, int]
-    """Of the table's record (`TableRecord.state`)."""
-    snapshots: Sequence[Snapshot]
-    log: Sequence[SnapshotLogEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +93,6 @@ class TableQueue:
         self.is_led = False
         self.known = KnownLists()
         """For the leader: manifest lists that need not be read."""
-        self.past: Past | None = None
-        """For the leader: the past after the last group, which need not be loaded."""
         self.is_contended = False
         """For the leader: another process has committed to the table in between lately."""
         self.lead_s = 0.0

@@ -1,7 +1,7 @@
 """Tables that this process commits to: a commit adds to what is known of them, and nothing is loaded again.
 
-PyIceberg wants a table's whole metadata after each commit. A commit that is applied in its transaction has only the
-rows that it changed. With the past of the version before it, they give the metadata of the version after it.
+PyIceberg wants a table's whole metadata after each commit, and a metadata file has it. A commit has only the rows that
+it changes. With the past of the version before it, they give the metadata of the version after it.
 """
 
 from collections import OrderedDict
@@ -10,12 +10,13 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from endive.catalog.commit.prepared import ChangedRows
+from endive.catalog.commit.prepared import ChangedRows, whole_metadata
+from endive.catalog.model.catalog_records import TableRecord
 from endive.catalog.model.names import Identifier, text_of
 from endive.catalog.operations.tables_in_store import LoadedTable, TablesInStore
 from endive.errors import EndiveError, OutcomeUnknownError
 
-TABLES_KEPT = 64
+TABLES_KEPT = 256
 """Tables that are kept: lists of references to snapshots, which other caches hold as well."""
 
 
@@ -27,30 +28,35 @@ class KnownTables:
         self._lock = Lock()
 
     def keep(self, version: int, metadata: TableMetadata) -> None:
-        """Keep a table's metadata at a version; a newer one that is known stays."""
+        """Keep a table's metadata at a version; a newer one that is known stays.
+
+        A table that is registered again has its old uuid and lower versions, but later times.
+        """
         uuid = metadata.table_uuid
         with self._lock:
             known = self._held.pop(uuid, None)
-            self._held[uuid] = (version, metadata) if known is None or known[0] <= version else known
+            if known is None or (known[1].last_updated_ms, known[0]) <= (metadata.last_updated_ms, version):
+                known = version, metadata
+            self._held[uuid] = known
             if len(self._held) > TABLES_KEPT:
                 self._held.popitem(last=False)
 
-    def after(self, rows: ChangedRows) -> TableMetadata | None:
-        """Return and keep a table's metadata after a change; None if the table before it is not known.
+    def at(self, record: TableRecord) -> TableMetadata | None:
+        """Return a table's metadata in the state of its record; None if it is not known."""
+        return self._at(record.state)
 
-        The change must not have needed the whole past: then the rows have no more than what it added.
-        """
-        known = self._held.get(rows.base_uuid) if rows.base_uuid is not None else None
-        if known is None or known[0] != rows.base_version or known[1].last_updated_ms != rows.base_updated_ms:
+    def _at(self, state: tuple[UUID | None, int, int]) -> TableMetadata | None:
+        known = self._held.get(state[0]) if state[0] is not None else None
+        if known is None or (known[0], known[1].last_updated_ms) != state[1:]:
             return None
-        if rows.removes_snapshots or not known[1].refs:
+        return known[1]
+
+    def after(self, rows: ChangedRows) -> TableMetadata | None:
+        """Return and keep a table's metadata after a change; None if the table before it is not known."""
+        past = self._at((rows.base_uuid, rows.base_version, rows.base_updated_ms))
+        if past is None and not rows.is_whole:
             return None
-        before = {one.snapshot.snapshot_id for one in rows.snapshots_before}
-        past = {
-            "snapshots": [*known[1].snapshots, *(one for one in rows.after.snapshots if one.snapshot_id not in before)],
-            "snapshot_log": [*known[1].snapshot_log, *rows.after.snapshot_log],
-        }
-        metadata = rows.record.metadata.model_copy(update=past)
+        metadata = whole_metadata(past, [rows], rows.after)
         self.keep(rows.record.version, metadata)
         return metadata
 

@@ -44,7 +44,7 @@ class ChangedRows:
     after: TableMetadata
     """The metadata after the change, with as much of the past as the change needed."""
     removes_snapshots: bool = False
-    """Whether snapshots were removed; `after` has the whole past then."""
+    """Whether snapshots were removed."""
     snapshots_before: tuple[SnapshotRecord, ...] = ()
     """The snapshots of the base."""
     base_updated_ms: int = 0
@@ -53,6 +53,8 @@ class ChangedRows:
     """Of the client's request (`TableChange.digest`)."""
     computed_unix_ms: int = 0
     """When the rows were computed."""
+    is_whole: bool = False
+    """Whether `after` has the whole past."""
 
     @property
     def is_empty(self) -> bool:
@@ -92,8 +94,6 @@ class PreparedCommit:
     change: TableChange
     rows: ChangedRows | None = None
     """None: computed in the transaction."""
-    metadata: TableMetadata | None = None
-    """The metadata after the change with the whole past, as in the metadata file; None without `rows`."""
 
 
 def compute_rows(change: TableChange, base: TableView | None, now_ms: int) -> ChangedRows:
@@ -125,11 +125,11 @@ def compute_rows(change: TableChange, base: TableView | None, now_ms: int) -> Ch
     return _rows(change, base, old, new, now_ms)
 
 
-def advanced(view: TableView, rows: ChangedRows) -> TableView:
+def advanced(view: TableView | None, rows: ChangedRows) -> TableView:
     """Return a view of a table, with a part of its past, after the rows of a change that removes no snapshot."""
-    if rows.is_empty:
+    if view is not None and rows.is_empty:
         return view
-    known = {one.snapshot.snapshot_id: one for one in view.snapshots}
+    known = {one.snapshot.snapshot_id: one for one in view.snapshots} if view is not None else {}
     prefix = snapshots_of(rows.record.uuid)
     for body in (body for key, body in rows.puts if key.startswith(prefix)):
         record = SnapshotRecord.decoded(body)
@@ -137,18 +137,21 @@ def advanced(view: TableView, rows: ChangedRows) -> TableView:
     return TableView(rows.record, tuple(sorted(known.values(), key=lambda one: one.ordinal)), ())
 
 
-def whole_metadata(rows: ChangedRows, table: TableView | None) -> TableMetadata:
-    """Return the metadata after a change with its whole past; `table` has the whole past before the change."""
-    own = {"properties": dict(rows.after.properties)}  # given to callers, while records are shared
-    if table is None or rows.removes_snapshots or not table.record.metadata.refs:
-        return rows.after.model_copy(update=own)
-    before = {one.snapshot.snapshot_id for one in table.snapshots}
-    past = {
-        "snapshots": [one.snapshot for one in table.snapshots]
-        + [one for one in rows.after.snapshots if one.snapshot_id not in before],
-        "snapshot_log": [entry for _, entry in table.history] + rows.after.snapshot_log,
-    }
-    return rows.after.model_copy(update={**own, **past})
+def whole_metadata(past: TableMetadata | None, changes: Sequence[ChangedRows], after: TableMetadata) -> TableMetadata:
+    """Return the metadata after changes with its whole past. `past`: with the whole past before them.
+
+    None: the first of the changes has the whole past. `after`: the metadata with a part of its past.
+    """
+    snapshots = list(past.snapshots) if past is not None else []
+    log = list(past.snapshot_log) if past is not None else []
+    for rows in changes:
+        if rows.is_whole:
+            snapshots, log = list(rows.after.snapshots), list(rows.after.snapshot_log)
+        elif not rows.is_empty:
+            before = {one.snapshot.snapshot_id for one in rows.snapshots_before}
+            snapshots += [one for one in rows.after.snapshots if one.snapshot_id not in before]
+            log += rows.after.snapshot_log
+    return after.model_copy(update={"snapshots": snapshots, "snapshot_log": log})
 
 
 def _rows(
@@ -202,6 +205,7 @@ def _rows(
         old.metadata.last_updated_ms,
         change.digest,
         now_ms,
+        base is None or base.is_whole,
     )
 
 

@@ -48,6 +48,8 @@ class TableView:
     snapshots: tuple[SnapshotRecord, ...]
     history: tuple[tuple[bytes, SnapshotLogEntry], ...]
     """Lines of history with their keys."""
+    is_whole: bool = False
+    """Whether this is the table's whole past."""
 
     @cached_property
     def metadata(self) -> TableMetadata:
@@ -100,10 +102,11 @@ def load_table(tx: StoreTransaction, identifier: Identifier) -> Steps[TableView]
 def whole_view(tx: StoreTransaction, record: TableRecord) -> Steps[TableView]:
     """Return the view of a table with all its snapshots and all its history."""
     if not record.snapshots_made and not record.history_length:
-        return TableView(record, (), ())
+        return TableView(record, (), (), is_whole=True)
     rows, lines = yield from tx.scan_many((snapshots_of(record.uuid), history_of(record.uuid)))
     snapshots = sorted((SnapshotRecord.decoded(body) for _, body in rows), key=lambda one: one.ordinal)
-    return TableView(record, tuple(snapshots), tuple((key, decoded_history(body)) for key, body in lines))
+    history = tuple((key, decoded_history(body)) for key, body in lines)
+    return TableView(record, tuple(snapshots), history, is_whole=True)
 
 
 def named_view(tx: StoreTransaction, record: TableRecord) -> Steps[TableView]:

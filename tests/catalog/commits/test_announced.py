@@ -55,7 +55,7 @@ def store_of(catalog: EndiveCatalog) -> Store:
 
 
 def committer_of(catalog: EndiveCatalog) -> AnnouncedCommits:
-    announced = catalog.kv._committer._groups._announced
+    announced = catalog.kv._committer._loop._announced
     assert announced is not None
     return announced
 
@@ -63,7 +63,7 @@ def committer_of(catalog: EndiveCatalog) -> AnnouncedCommits:
 def meet_company(*catalogs: EndiveCatalog) -> None:
     """Let processes expect others at the table."""
     for one in catalogs:
-        one.kv._committer._queues.of(NAME).met_company()
+        one.kv._committer._loop.queues.of(NAME).met_company()
 
 
 def dying(catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def lead(kv: KVCatalog, changes: Sequence[Change], ids: Sequence[str] = ()) -> l
     names = ids or [f"id {number}" for number in range(len(changes))]
     group = [Waiting(change, commit_id) for change, commit_id in zip(changes, names, strict=True)]
     committer = kv._committer
-    committer._groups.lead(committer._queues.of(NAME), group)
+    committer._loop.lead(committer._loop.queues.of(NAME), group)
     return group
 
 
@@ -249,7 +249,7 @@ def test_members_of_an_interrupted_leader_go_on(
 ) -> None:
     """Before the transaction they are committed by another leader; during it their outcome is unknown."""
     committer = catalog.kv._committer
-    queue = committer._queues.of(NAME)
+    queue = committer._loop.queues.of(NAME)
     group = [Waiting(sets(a="1"), "one"), Waiting(sets(b="2"), "two")]
     queue.waiting.append(group[1])
 
@@ -257,15 +257,15 @@ def test_members_of_an_interrupted_leader_go_on(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(committer._groups._chains, "write", die)
+        patch.setattr(committer._loop._chains, "write", die)
         with pytest.raises(Killed):
-            queue.commit(group[0], committer._groups.lead)
+            queue.commit(group[0], committer._loop.lead)
     assert queue.waiting == [group[1]]
     with monkeypatch.context() as patch:
-        patch.setattr(committer._groups, "_transact", die)
+        patch.setattr(committer._loop, "_transact", die)
         queue.waiting.append(third := Waiting(sets(c="3"), "three"))
         with pytest.raises(Killed):
-            queue.commit(group[0], committer._groups.lead)
+            queue.commit(group[0], committer._loop.lead)
     assert isinstance(group[1].error, OutcomeUnknownError)
     assert isinstance(third.error, OutcomeUnknownError)
     assert not queue.is_led
@@ -284,17 +284,16 @@ def test_threads_share_groups(tmp_path: Path) -> None:
         catalog.create_namespace("db")
         table = catalog.create_table(NAME, NUMBERS)
         committer = kv._committer
-        queue = committer._queues.of(NAME)
+        queue = committer._loop.queues.of(NAME)
         sizes: list[int] = []
-        real = committer._groups.lead
+        real = committer._loop.lead
 
         def noted(queue: TableQueue, group: list[Waiting]) -> None:
             sizes.append(len(group))
             real(queue, group)
 
-        committer._groups.lead = noted  # type: ignore[method-assign]
-        with committer._turns.of([NAME]) as turn:
-            turn.take()
+        committer._loop.lead = noted  # type: ignore[method-assign]
+        with committer._loop._locks.held([NAME]):
             threads = [Thread(target=catalog.load_table(NAME).append, args=(numbers(n),)) for n in range(6)]
             for thread in threads:
                 thread.start()
@@ -321,10 +320,10 @@ def test_a_full_group_leaves_the_rest_to_the_next(
     catalog: EndiveCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(groups, "GROUP_MAX", 2)
-    queue = catalog.kv._committer._queues.of(NAME)
+    queue = catalog.kv._committer._loop.queues.of(NAME)
     waiting = [Waiting(sets(**{f"p{number}": "1"}), f"id {number}") for number in range(5)]
     queue.waiting += waiting[:4]
-    queue.commit(waiting[4], catalog.kv._committer._groups.lead)
+    queue.commit(waiting[4], catalog.kv._committer._loop.lead)
 
     assert [one.error for one in waiting] == [None] * 5
     assert len(catalog.load_table(NAME).properties) == 5
@@ -384,4 +383,4 @@ def test_a_group_has_every_commit_id_once(kv: KVCatalog, table: Table) -> None:
 
 def lead_with(kv: KVCatalog, group: list[Waiting]) -> None:
     committer = kv._committer
-    committer._groups.lead(committer._queues.of(NAME), group)
+    committer._loop.lead(committer._loop.queues.of(NAME), group)

@@ -1,12 +1,14 @@
-"""Commits in the background mode: a table that this process knows is not loaded again."""
+"""Commits to a table that this process knows: its past is not loaded again."""
 
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetPropertiesUpdate
 
+from endive.catalog.commit.change import TableChange
 from endive.catalog.commit.known_tables import TABLES_KEPT, KnownTables
-from endive.catalog.commit.prepared import ChangedRows
 from endive.catalog.model.keys import HISTORY, SNAPSHOTS
 from endive.catalog.model.transaction import KeyValue
+from endive.catalog.operations.table_rows import find_table
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.protocol.requests import Steps
 from tests.catalog.stand_in import DictStore, DictTransaction
@@ -53,6 +55,54 @@ def test_commits_do_not_scan_the_tables_past(catalog: EndiveCatalog, background:
     assert sorted(background.scan().to_arrow()["n"].to_pylist()) == list(range(6))
 
 
+@pytest.fixture
+def before(catalog: EndiveCatalog, scanned: list[bytes]) -> Table:
+    """A table of the default mode."""
+    table = catalog.create_table(NAME, NUMBERS)
+    for n in range(3):
+        table.append(numbers(n))
+    scanned.clear()
+    return table
+
+
+def test_commits_of_the_default_mode_and_their_answers_do_not_scan_the_past(
+    catalog: EndiveCatalog, before: Table, scanned: list[bytes]
+) -> None:
+    before.append(numbers(3))
+    with before.transaction() as transaction:
+        transaction.set_properties({"n": "1"})
+    answer = catalog.kv.update_properties(NAME, {"n": "2"})
+    assert scanned == []
+    assert answer == catalog.kv.load_table(NAME)
+    assert len(answer.metadata.snapshots) == 4
+    assert answer.metadata.properties["n"] == "2"
+
+
+def test_commits_to_several_tables_do_not_scan_the_past(
+    catalog: EndiveCatalog, before: Table, scanned: list[bytes]
+) -> None:
+    catalog.create_table("db.other", NUMBERS).append(numbers(0))
+    for n in range(3):
+        update = SetPropertiesUpdate(updates={"n": str(n)})
+        changes = [TableChange(name, (), (update,)) for name in (NAME, ("db", "other"))]
+        answers = catalog.kv.commit_and_load(changes)
+    assert scanned == []
+    assert answers == [catalog.kv.load_table(NAME), catalog.kv.load_table("db.other")]
+    assert [len(one.metadata.snapshots) for one in answers] == [3, 1]
+
+
+def test_changes_of_properties_do_not_scan_the_past_of_a_table_without_branches(
+    catalog: EndiveCatalog, before: Table, scanned: list[bytes]
+) -> None:
+    catalog.kv.commit(NAME, (), (RemoveSnapshotRefUpdate(ref_name="main"),))
+    catalog.kv.update_properties(NAME, {"n": "0"})
+    scanned.clear()
+    answer = catalog.kv.update_properties(NAME, {"n": "1"})
+    assert scanned == []
+    assert answer == catalog.kv.load_table(NAME)
+    assert len(answer.metadata.snapshots) == 3
+
+
 def test_a_commit_after_another_process_loads_the_table(
     catalog: EndiveCatalog, background: Table, store: DictStore, warehouse: str, scanned: list[bytes]
 ) -> None:
@@ -93,11 +143,13 @@ def test_a_table_that_is_registered_again_is_not_taken_for_the_one_that_was_drop
     assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(versions + 5))
 
 
-def test_few_tables_are_kept(background: Table) -> None:
+def test_few_tables_are_kept(catalog: EndiveCatalog, background: Table) -> None:
     known = KnownTables()
+    record = catalog.kv.store.read_cached(lambda tx: find_table(tx, NAME))
+    assert record is not None
+    known.keep(record.version, background.metadata)
+    assert known.at(record) is background.metadata
     for number in range(TABLES_KEPT + 10):
         known.keep(0, background.metadata.model_copy(update={"table_uuid": number}))
     assert len(known._held) == TABLES_KEPT
-    rows = ChangedRows.__new__(ChangedRows)
-    object.__setattr__(rows, "base_uuid", None)
-    assert known.after(rows) is None
+    assert known.at(record) is None

@@ -28,7 +28,7 @@ def commit(catalog: EndiveCatalog, count: int, first: int = 0) -> None:
 
 def finished(catalog: EndiveCatalog) -> None:
     """Wait until files are deleted."""
-    groups = catalog.kv._committer._groups
+    groups = catalog.kv._committer._loop
     groups.close()
     groups._chains._writers = ThreadPoolExecutor(1)
 
@@ -120,6 +120,7 @@ def test_a_commit_to_several_tables_deletes_them_too(catalog: EndiveCatalog, old
     for number in range(6):
         changes = [TableChange(name, (), setting(number=str(number))) for name in (NAME, ("db", "other"))]
         catalog.kv.commit_many(changes)
+    finished(catalog)
 
     assert len(metadata_files(old)) == 4
 
