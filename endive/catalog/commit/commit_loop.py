@@ -129,7 +129,7 @@ class CommitLoop:
         queues = {one.change.identifier: queue or self.queues.of(one.change.identifier) for one in group}
         lost, is_fresh = 0, any(one.is_contended for one in queues.values())
         while pending := [one for one in group if not one.is_answered]:
-            if queue is not None and self._is_announced(queue, pending, submitted):
+            if queue is not None and self._announce(queue, pending, submitted):
                 return
             chains = self._build(pending, lost, queues, is_fresh)
             errors = [link.error for chain in chains for link in chain.links if link.error is not None]
@@ -160,8 +160,8 @@ class CommitLoop:
             for link in (link for chain in chains for link in chain.links):
                 link.waiting.error = link.error
 
-    def _is_announced(self, queue: TableQueue, pending: Sequence[Waiting], submitted: list[Waiting]) -> bool:
-        """Commit a group together with those of other processes, if there are any a moment ago and it can be."""
+    def _announce(self, queue: TableQueue, pending: Sequence[Waiting], submitted: list[Waiting]) -> bool:
+        """Commit a group with those of other processes; False: none commits to its table, or it cannot be announced."""
         identifier = pending[0].change.identifier
         if self._announced is None or not self.has_company(identifier):
             return False
@@ -185,7 +185,7 @@ class CommitLoop:
         return chains
 
     def _write(self, chains: Sequence[Chain]) -> None:
-        """Write the files of chains. Only a lone change of a table that exists writes its file beside its rows."""
+        """Write the files of chains. That of one table that exists may be left, to be written beside its rows."""
         try:
             for chain in chains:
                 removes = any(link.waiting.change.removed_snapshots for link in chain.links)
