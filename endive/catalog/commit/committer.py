@@ -137,18 +137,15 @@ class TableCommitter:
         missing = [snapshot for snapshot in change.added_snapshots if snapshot.snapshot_id not in change.files]
         if not missing:
             return change
-        metadata = structure_after(change, record.metadata if record is not None else None)
-        io = self.files.io(metadata.location, metadata.properties)
         files = dict(change.files)
         try:
+            metadata = structure_after(change, record.metadata if record is not None else None)
+            io = self.files.io(metadata.location, metadata.properties)
             for each in missing:
                 files[each.snapshot_id] = changed_files(io, own_list(io, each), each, metadata)
-        except FileNotFoundError:  # perhaps deleted by an earlier try of this commit, which has replaced it
-            decide(
-                change,
-                self.store.read(partial(load_base, identifier=change.identifier, changes=[change])),
-                self.files.written_first,
-            )
+        except Exception:  # perhaps the table is gone, or an earlier try of this commit has replaced the manifest list
+            load = partial(load_base, identifier=change.identifier, changes=[change])
+            decide(change, self.store.read(load), self.files.written_first)
             raise
         return replace(change, files=files)
 

@@ -3,13 +3,15 @@
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertCreate, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
+from pyiceberg.table.update import AssertCreate, AssertTableUUID, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
+from pyiceberg.types import NestedField, StringType
 
 from endive.catalog import TableChange
 from endive.catalog.commit import apply, chains, commit_loop, committer
 from endive.catalog.pyiceberg import EndiveCatalog
-from endive.errors import NotInCatalogError
+from endive.errors import CommitConflictError, NotInCatalogError
 from tests.catalog.commits.interrupted import rows_of
 from tests.catalog.commits.test_groups import append_of, lead, sets
 from tests.catalog.tables import NAME, NUMBERS, numbers
@@ -90,4 +92,19 @@ def test_the_metadata_file_of_a_table_without_branches_has_its_whole_past(catalo
     loaded = catalog.load_table(NAME)
     assert len(loaded.metadata.snapshots) == 5
     assert rows_of(loaded) == [3, 4]
+    expect_whole(catalog)
+
+
+def test_an_append_to_a_table_that_was_dropped_or_replaced_is_refused(catalog: EndiveCatalog, table: Table) -> None:
+    append = append_of(catalog, 1)
+    requirements = (*append.requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+    change = TableChange(NAME, requirements, append.updates)
+    catalog.drop_table(NAME)
+    with pytest.raises(NotInCatalogError):
+        catalog.kv.commit_many([change])
+
+    schema = Schema(NestedField(7, "other", StringType(), required=False))
+    catalog.create_table(NAME, schema)
+    with pytest.raises(CommitConflictError):
+        catalog.kv.commit_many([change])
     expect_whole(catalog)
