@@ -153,11 +153,9 @@ class Writer:
                 continue
             batch.helped = tuple(one.name for one in chosen)
             with self.group.changed:
-                is_sent = prepared.entry is not None and batch in self.pipeline.under_way
-                if is_sent:
+                if prepared.entry is not None and batch in self.pipeline.under_way:
                     self.pipeline.sent(batch, prepared)
-            if is_sent:
-                return prepared
+                    return prepared
             # Nothing to write. Its functions may have seen rows of the batches before it.
             if self._await_first(batch) and self._is_newest(state):
                 self.helper.served(batch.helped, prepared.outcomes[len(functions) :])

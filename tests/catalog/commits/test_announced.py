@@ -244,7 +244,7 @@ def test_a_commit_of_a_newer_version_is_left_and_tried_once(catalogs: list[Endiv
     meet_company(catalogs[1])
     catalogs[1].load_table(NAME).append(numbers(1))
     announced = store_of(catalogs[1]).stats()["announced_batches"]
-    catalogs[1].kv._committer._queues.of(NAME)._company_s = -inf  # it has met no other process for a while
+    catalogs[1].kv._committer._loop.queues.of(NAME)._company_s = -inf  # it has met no other process for a while
 
     catalogs[1].load_table(NAME).append(numbers(2))
 
