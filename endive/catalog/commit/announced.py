@@ -146,6 +146,10 @@ class AnnouncedCommits:
         """
         if not self._exchange.is_shared:
             return False
+        if not queue.has_company:
+            self._exchange.refresh()  # the listing may be old: an intention made at an old position has expired
+            if not self.has_company(identifier):
+                return False
         topic = topic_of_table(identifier)
         others = frozenset(self._exchange.pending(topic))
         try:

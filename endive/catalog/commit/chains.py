@@ -13,6 +13,7 @@ changes with an error in any case.
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -217,7 +218,8 @@ class Chains:
             link.waiting.committed = GroupResult(record, change, state)
         if state is not None:
             self._tables.keep(state.version, state.metadata)
-        self._clean_old_metadata(chain)
+        with suppress(Exception):  # the commit has happened: files that stay are orphans, for maintenance
+            self._clean_old_metadata(chain)
 
     def _clean_old_metadata(self, chain: Chain) -> None:
         """Delete old metadata files; unless the table asks for it, without letting the leader wait."""

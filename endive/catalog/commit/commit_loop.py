@@ -145,7 +145,13 @@ class CommitLoop:
             if chains[0].fitting:
                 self._write(chains)
                 submitted[:] = [link.waiting for chain in chains for link in chain.fitting]
-                outcome = self._transact(chains)
+                try:
+                    outcome = self._transact(chains)
+                except (AlreadyInCatalogError, CommitConflictError, NotInCatalogError) as error:
+                    if queue is None or len(chains[0].fitting) > 1:
+                        raise
+                    chains[0].fitting[0].waiting.error, is_fresh = error, True  # of a chain of one: its own
+                    continue
                 if isinstance(outcome, Stale):
                     queues[outcome.identifier].met_company()
                     lost, is_fresh, queues[outcome.identifier].is_contended = lost + 1, True, True

@@ -142,9 +142,15 @@ def recorded(
     steps: Steps[T],
     result: Callable[[T], Json] = lambda _: {},
 ) -> Steps[T]:
-    """Run the steps of a transaction, and store their result if the request has a key."""
+    """Run the steps of a transaction, and store their result if the request has a key.
+
+    Raises if a retry has overtaken this call and stored its result meanwhile: the request takes effect once. `once`
+    then returns that result.
+    """
     if request is not None:
-        yield from request.find(tx)  # raises if another request has used the key meanwhile
+        found = yield from request.find(tx)
+        if found is not None:
+            raise CommitConflictError(request.operation, "a retry has done it meanwhile")
     value = yield from steps
     if request is not None:
         yield from request.put(tx, result(value))

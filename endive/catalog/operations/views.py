@@ -22,7 +22,13 @@ from endive.catalog.operations.outbox import named, note
 from endive.catalog.operations.requests import KeyedRequest, digest_of, keyed, once, recorded
 from endive.catalog.operations.retries import dropping, retrying
 from endive.catalog.operations.table_rows import rename_taken
-from endive.errors import AlreadyInCatalogError, CommitRetriesExhaustedError, ConfigurationError, NotInCatalogError
+from endive.errors import (
+    AlreadyInCatalogError,
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    ConfigurationError,
+    NotInCatalogError,
+)
 from endive.protocol.requests import Steps
 
 ATTEMPTS_MAX = 100
@@ -272,9 +278,11 @@ class Views:
         owner: Grantee | None = None,
     ) -> bool:
         def put(tx: StoreTransaction, is_retry: bool) -> Steps[bool]:
+            found = (yield from request.find(tx)) if request is not None else None
+            if found is not None and not is_retry:
+                raise CommitConflictError(text_of(new.identifier), "a retry has done it meanwhile")
             done = yield from put_view(tx, new, base_version, is_retry)
-            if done and request is not None:
-                yield from request.find(tx)  # raises if another request has used the key meanwhile
+            if done and request is not None and found is None:
                 yield from request.put(tx, {})
             yield from own(tx, owner, Place("view", uuid=new.uuid))
             return done

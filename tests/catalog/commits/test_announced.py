@@ -17,7 +17,7 @@ from endive.catalog.commit.announced_results import VERSION, record_or_error, re
 from endive.catalog.commit.publisher import Publisher
 from endive.catalog.pyiceberg.catalog import EndiveCatalog
 from endive.errors import CommitConflictError, NotInCatalogError, OutcomeUnknownError, ProcedureFailedError
-from endive.kv import Store
+from endive.kv import Store, serving
 from endive.kv.log.helping import result_of
 from endive.kv.log.intentions import DONE, FAILED, PREFIX, REFUSED, Intention
 from endive.kv.procedures import Call
@@ -235,6 +235,26 @@ def test_a_lone_process_commits_what_a_dead_one_has_announced(
     assert rows_of(catalogs[2].load_table(NAME)) == [1, 2, 3]
     assert store_of(catalogs[1]).stats()["carried_for_others"] == 1
     assert catalogs[2].kv.check() == []
+
+
+def test_an_intention_is_made_at_the_newest_position_though_its_owner_was_idle(
+    catalogs: list[EndiveCatalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "OUTCOMES_KEPT", 5)
+    idle = catalogs[0].create_table(NAME, NUMBERS)
+    dying(catalogs[2], monkeypatch)
+    with pytest.raises(CommitStateUnknownException):
+        catalogs[2].load_table(NAME).append(numbers(7))
+    store_of(catalogs[0]).refresh()
+    for number in range(30):
+        store_of(catalogs[1]).put(b"key", b"%d" % number)
+    for _ in range(2):
+        store_of(catalogs[1]).refresh()
+        store_of(catalogs[1]).collect_intentions()
+
+    idle.append(numbers(1))  # it has seen the intention of the dead one, and nothing since
+
+    assert rows_of(catalogs[1].load_table(NAME)) == [1]
 
 
 def test_a_commit_of_a_newer_version_is_left_and_tried_once(catalogs: list[EndiveCatalog]) -> None:

@@ -1,15 +1,24 @@
 """The commit loop: one base and one decision for each commit, and changes that cannot share a chain."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertCreate, AssertTableUUID, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
+from pyiceberg.table.update import (
+    AssertCreate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+)
 from pyiceberg.types import NestedField, StringType
 
 from endive.catalog import TableChange
 from endive.catalog.commit import apply, chains, commit_loop, committer
+from endive.catalog.commit.commit_loop import CommitLoop
 from endive.catalog.pyiceberg import EndiveCatalog
 from endive.errors import CommitConflictError, NotInCatalogError
 from tests.catalog.commits.interrupted import rows_of
@@ -108,3 +117,57 @@ def test_an_append_to_a_table_that_was_dropped_or_replaced_is_refused(catalog: E
     with pytest.raises(CommitConflictError):
         catalog.kv.commit_many([change])
     expect_whole(catalog)
+
+
+def test_a_conflict_in_the_transaction_of_one_change_is_not_that_of_its_group(
+    catalog: EndiveCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        table.append(numbers(number))
+    first, head = (one.snapshot_id for one in table.metadata.snapshots)
+    requirement = AssertRefSnapshotId(ref="main", snapshot_id=head)
+    removal = TableChange(NAME, (requirement,), (RemoveSnapshotsUpdate(snapshot_ids=[first]),))
+    other = committer_of(catalog)
+    meanwhile = [append_of(catalog, 9)]
+    transact = CommitLoop._transact
+
+    def overtaken(self: CommitLoop, built: Any) -> Any:
+        while meanwhile:
+            other.commit([meanwhile.pop()])  # as another process would, past the lock of the table
+        return transact(self, built)
+
+    monkeypatch.setattr(catalog.kv._committer._loop, "_transact", partial(overtaken, catalog.kv._committer._loop))
+    group = lead(catalog.kv, [removal, sets(a="1"), append_of(catalog, 5)])
+
+    assert isinstance(group[0].error, CommitConflictError)
+    assert [one.error for one in group[1:]] == [None, None]
+    table.refresh()
+    assert rows_of(table) == [0, 1, 5, 9]
+    assert table.properties == {"a": "1"}
+    expect_whole(catalog)
+
+
+def test_a_commit_to_several_tables_stands_if_old_metadata_files_cannot_be_deleted(
+    catalog: EndiveCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [("db", "a"), ("db", "b")]
+    at_once = {"write.metadata.previous-versions-max": "1", "write.metadata.delete-after-commit.enabled": "true"}
+    catalog.create_namespace_if_not_exists("db")
+    for name in names:
+        catalog.create_table(name, NUMBERS, properties=at_once)
+
+    def unreachable(*_: Any) -> None:
+        raise OSError("the store does not answer")
+
+    monkeypatch.setattr(chains, "delete_dropped_files", unreachable)
+    for number in range(4):
+        update = SetPropertiesUpdate(updates={"n": str(number)})
+        catalog.kv.commit_many([TableChange(name, (), (update,)) for name in names])
+
+    assert [catalog.load_table(name).properties["n"] for name in names] == ["3", "3"]
+
+
+def committer_of(catalog: EndiveCatalog) -> committer.TableCommitter:
+    """Return another committer on the same store."""
+    own = catalog.kv._committer
+    return committer.TableCommitter(own.store, own.files, own._clock, own._new_id)
