@@ -209,6 +209,12 @@ CONTEXTS: dict[str, tuple[str, ...]] = {
         "catalog.service.per_table=true",
         "catalog.table_groups=6",
     ),
+    "a log with batches": (
+        "catalog.num_tables=6",
+        "catalog.type=service",
+        "catalog.service.batches=1",
+        "catalog.service.work={ value = 150 }",
+    ),
     "appends that merge manifests": (
         "transaction.operation_types={ append = 1.0 }",
         "transaction.manifest_min_count_to_merge=10",

@@ -34,6 +34,7 @@ DENIED = "check that the bucket exists and the permissions of the credentials, o
 
 REMEDIES = {
     "not a directory": ANOTHER,
+    "where a directory should be": ANOTHER,
     "is a directory": ANOTHER,
     "file exists": ANOTHER,
     "file name too long": ANOTHER,

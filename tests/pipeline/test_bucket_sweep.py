@@ -86,6 +86,7 @@ def test_a_sweep_in_a_bucket_equals_that_of_a_directory(
     assert names[0] == names[1] | {"report.html"}
 
 
+@pytest.mark.campaign
 def test_a_sweep_in_a_container_of_azure(tmp_path: Path, azure_endpoint: str) -> None:  # noqa: F811 - the fixture
     (tmp_path / "few.toml").write_text(sweep_text(tables="[1]", scales="[2000, 400]", keep="transactions"))
     plan = Plan((load_group(str(tmp_path / "few.toml")),))

@@ -73,6 +73,7 @@ def test_a_bucket_that_fails_while_something_is_written(
     assert len(directory.read("report.html") or b"") > 100_000
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", NAMES)
 def test_a_bucket_that_fails_while_a_sweep_in_tables_runs(
     name: str,

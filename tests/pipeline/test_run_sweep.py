@@ -96,7 +96,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Sw
 def test_results_are_readable_as_text_and_as_html(results: SweepResults) -> None:
     text, page = repr(results), results._repr_html_()
 
-    assert text.splitlines()[0] == "Small"
+    assert text.splitlines()[0] == "Small: cas catalog, granularity catalog"
     assert "sustainable load" in text.splitlines()[1]
     assert text.splitlines()[2].startswith("1 table ")
     assert "18 runs, 1 failed; measures in" in text

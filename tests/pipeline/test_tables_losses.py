@@ -66,9 +66,11 @@ def test_files_of_a_commit_stay_though_the_table_cannot_be_loaded_after_it(
 def test_files_of_a_commit_stay_when_the_table_is_renamed_before_the_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the metadata file follows later, the catalog loads the table to answer."""
+    """Where the metadata file follows later, the catalog loads a table whose past it does not know to answer."""
     lake = Lake(tmp_path)
     lake.create(properties={"endive.metadata-json": "background"})
+    earlier = lake.writer(ROWS)
+    earlier.commit([message_of(earlier, [0])])
     writer = lake.writer(ROWS)
     message = message_of(writer, [1, 2])
     with lake.catalog() as catalog:
@@ -85,7 +87,7 @@ def test_files_of_a_commit_stay_when_the_table_is_renamed_before_the_answer(
             writer.commit([message])
 
     monkeypatch.undo()
-    assert lake.ids("db.moved") == [1, 2]
+    assert lake.ids("db.moved") == [0, 1, 2]
 
 
 def test_an_append_that_must_not_be_overtaken_is_refused_when_it_is_at_the_last_moment(

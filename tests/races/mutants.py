@@ -155,7 +155,7 @@ def stale_manifest_written_over() -> Any:
                 return created
         raise OutcomeUnknownError(family.prefix)
 
-    return swapped(("endive.kv.maintenance.compactor.update", update))
+    return swapped(("endive.kv.maintenance.compactor.update", update), ("tests.store_protocols.update", update))
 
 
 # Entries in flight.

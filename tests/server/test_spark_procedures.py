@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -26,9 +27,17 @@ from endive.spark import sql
 from endive.spark.java import find_java
 from tests.pyspark_sockets import close_sockets_of_pyspark
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark_procedures")]
+pytestmark = [pytest.mark.campaign, pytest.mark.xdist_group("spark_procedures")]
 close_sockets_of_pyspark()
 
+SESSIONS: tuple[tuple[type, str], ...] = (
+    (SparkContext, "_active_spark_context"),
+    (SparkContext, "_gateway"),
+    (SparkContext, "_jvm"),
+    (SparkSession, "_instantiatedSession"),
+    (SparkSession, "_activeSession"),
+)
+"""Where PySpark keeps the session of a process."""
 MERGE_ON_READ = "'write.delete.mode'='merge-on-read', 'write.delete.granularity'='file'"
 
 
@@ -43,6 +52,8 @@ def spark(lake: str) -> Iterator[SparkSession]:
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.default.parallelism", "1")
     with pytest.MonkeyPatch.context() as patch:
+        for owner, name in SESSIONS:  # a session of other tests in this process keeps its own JVM
+            patch.setattr(owner, name, None)
         patch.setenv("JAVA_HOME", str(find_java().path))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         try:
@@ -54,8 +65,12 @@ def spark(lake: str) -> Iterator[SparkSession]:
         session.sql("USE lake")
         session.sql("CREATE NAMESPACE db")
         yield session
+        gateway: Any = SparkContext._gateway
         session.stop()
         sql._at_exit.close()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # the JVM ends with it
+        gateway.proc.wait()
 
 
 def rows(spark: SparkSession, query: str) -> list[tuple[Any, ...]]:
