@@ -101,7 +101,7 @@ def test_results_are_readable_as_text_and_as_html(results: SweepResults) -> None
     assert text.splitlines()[2].startswith("1 table ")
     assert "18 runs, 1 failed; measures in" in text
     assert page.count("<tr>") == 3
-    assert "<caption>Small</caption>" in page
+    assert "<caption>Small: cas catalog, granularity catalog</caption>" in page
 
 
 def test_results_name_the_failed_runs_and_go_to_json(results: SweepResults) -> None:
