@@ -1,7 +1,7 @@
 """The catalog over an object store that answers like S3: commits per second against the number of committers.
 
 The store is in memory, and every request takes as long as one to S3: 61 ms to create, 30 ms to read or list, with the
-spread of the profile `spec`. The tables' files take as long, without spread. What is left out: bandwidth,
+spread of the profile `spec`. The tables' files take as long, without spread. The model omits bandwidth,
 throttling, and the network's own limits on connections.
 """
 

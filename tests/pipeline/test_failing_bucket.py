@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 NAMES = ("a full bucket", "expired credentials", "a bucket that is gone", "another region")
 MOMENTS = {"runs": "/runs/part-", "measures": "/measures/curves", "report": "/report.html"}
-"""What is being written when the bucket fails, and the path of the first write that fails."""
+"""By phase of the sweep: the path of the first write that fails."""
 RUNS = 3
 
 
